@@ -1,0 +1,241 @@
+"""The group `gpu` for PyTorch: what torch sees, whether its wheel has code, whether kernels are right."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import warnings
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from . import host
+from .pytorch_amp import set_tf32
+from .pytorch_models import relative_error, synchronize
+from .result import RUN_LINE, Context, Failed, Outcome, raise_all
+
+# Relative error (Frobenius norm) against float64: a few units in the last place, times the root of the sums.
+_BOUNDS = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
+
+
+def devices(context: Context) -> Outcome:
+    """Torch sees as many GPUs as the driver shows and CUDA_VISIBLE_DEVICES leaves."""
+    import torch
+
+    nvml = host.nvml()
+    seen = torch.cuda.device_count() if context.device == "cuda" else 0
+    hiding = os.environ.get("CUDA_VISIBLE_DEVICES")
+    evidence: Dict[str, Any] = {
+        "torch": seen,
+        "nvml": nvml,
+        "CUDA_VISIBLE_DEVICES": hiding,
+        "asked": context.gpus,
+    }
+    problem = count_problem(seen, nvml.get("devices"), hiding, context.gpus)
+    if problem:
+        problem.evidence = evidence
+        raise problem
+    if context.device == "cuda":
+        torch.cuda.init()
+    evidence["names"] = [torch.cuda.get_device_name(index) for index in range(seen)]
+    return Outcome("{} x {}".format(seen, ", ".join(dict.fromkeys(evidence["names"])) or "no GPU"), evidence)
+
+
+def count_problem(
+    seen: int, shown: Optional[Sequence[Dict[str, Any]]], hiding: Optional[str], asked: Optional[int]
+) -> Optional[Failed]:
+    """Compare the GPUs of torch (`seen`), of NVML (`shown`), and the number asked for."""
+    if shown is not None and not any(device.get("mig") for device in shown):
+        left = host.visible_of(len(shown), hiding)
+        if seen == 0 and shown and left == 0:
+            return Failed(
+                "CUDA_VISIBLE_DEVICES=`{}` hides every GPU".format(hiding),
+                diagnosis="the variable takes indexes below {} or UUIDs, separated by commas".format(
+                    len(shown)
+                ),
+                next_step="unset CUDA_VISIBLE_DEVICES",
+            )
+        if left is not None and left != seen:
+            return Failed(
+                "NVML shows {} GPUs, torch sees {}".format(left, seen),
+                diagnosis="NVML mismatch: the devices or the driver's libraries were passed on in part",
+                next_step="see `gpu.driver`; start the container anew with `--gpus all`",
+            )
+    if asked is not None and seen < asked:
+        return Failed(
+            "{} GPUs were asked for, torch sees {}".format(asked, seen),
+            diagnosis="fewer GPUs are visible in the container than expected",
+            next_step=RUN_LINE,
+        )
+    return None
+
+
+def targets(context: Context) -> Outcome:
+    """Check that the wheel holds code for every GPU, and torch initialises without a warning about one."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        if context.device == "cuda":
+            torch.cuda.init()
+    wheel = torch.cuda.get_arch_list() if torch.version.cuda else []
+    promised = context.manifest.compute_capabilities if context.manifest else ()
+    count = torch.cuda.device_count() if context.device == "cuda" else 0
+    problems, found = [], {}
+    for index in range(count):
+        capability = tuple(torch.cuda.get_device_capability(index))
+        found[index] = {"name": torch.cuda.get_device_name(index), "capability": "{}.{}".format(*capability)}
+        how = code_for(capability, wheel)
+        found[index]["code"] = how
+        if how is None:
+            problems.append(_no_code(found[index], wheel))
+        elif promised and found[index]["capability"] not in promised and how == "ptx":
+            found[index]["note"] = "compiled from PTX at first use: the first start is slow"
+    evidence = {"wheel": wheel, "manifest": list(promised), "gpus": found}
+    raise_all(problems, evidence)
+    return Outcome("code for {} GPUs among {}".format(count, " ".join(wheel) or "no targets"), evidence)
+
+
+def code_for(capability: Tuple[int, ...], wheel: Sequence[str]) -> Optional[str]:
+    """Say what of a wheel runs on a GPU: `cubin`, `ptx`, or None.
+
+    A cubin runs on the same major and the same or a higher minor; one with a suffix (sm_90a) on its own
+    capability alone. Integrated GPUs (5.3, 6.2, 7.2, 8.7) need code of their own.
+    """
+    how = None
+    for entry in wheel:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", entry)
+        if not match:
+            continue
+        kind, target, suffix = match.group(1), (int(match.group(2)), int(match.group(3))), match.group(4)
+        exact = (bool(suffix) and suffix == "a") or capability in ((5, 3), (6, 2), (7, 2), (8, 7))
+        if kind == "sm" and (
+            target == capability or (not exact and target[0] == capability[0] and target <= capability)
+        ):
+            return "cubin"
+        if kind == "compute" and not suffix and target <= capability:
+            how = "ptx"
+    return how
+
+
+def _no_code(gpu: Dict[str, Any], wheel: Sequence[str]) -> Failed:
+    return Failed(
+        "no code for {} ({})".format(gpu["name"], gpu["capability"]),
+        diagnosis="the wheel is built for {}, not for this GPU: `no kernel image is available`".format(
+            " ".join(wheel)
+        ),
+        next_step="imgbuild resolve --framework pytorch --gpu sm_{}".format(
+            gpu["capability"].replace(".", "")
+        ),
+    )
+
+
+def _each(torch: Any, device: str) -> List[str]:
+    return (
+        ["cuda:{}".format(index) for index in range(torch.cuda.device_count())]
+        if device == "cuda"
+        else [device]
+    )
+
+
+def _types(torch: Any, device: str) -> List[str]:
+    """Give the types to try: FP16 on a CPU has no fast kernels, BF16 begins with capability 8.0."""
+    if not device.startswith("cuda"):
+        return ["float32", "bfloat16"]
+    modern = torch.cuda.get_device_capability(device) >= (8, 0)
+    return ["float32", "float16", "bfloat16"] if modern else ["float32", "float16"]
+
+
+def _compare(context: Context, name: str, work: Callable[..., Dict[str, float]]) -> Outcome:
+    """Run one computation on every device in every type, and compare with float64 on the CPU."""
+    import torch
+
+    set_tf32(torch, False)
+    problems, evidence = [], {}
+    for device in _each(torch, context.device):
+        for kind in _types(torch, device):
+            errors = work(torch, device, getattr(torch, kind), context)
+            evidence["{} {}".format(device, kind)] = errors
+            worst = max(errors.values())
+            if not worst <= _BOUNDS[kind]:  # also when it is not a number
+                problems.append(
+                    Failed(
+                        "{} in {} on {} is off by {:.1e}".format(name, kind, device, worst),
+                        diagnosis="wrong results: the bound against float64 is {:.0e}".format(_BOUNDS[kind]),
+                        next_step="try another build or driver; if it stays, the GPU is faulty",
+                    )
+                )
+    raise_all(problems, evidence)
+    worst = max(value for key, errors in evidence.items() if "float32" in key for value in errors.values())
+    return Outcome("{}, FP32 off float64 by {:.0e} at most".format(name, worst), evidence)
+
+
+def matmul(context: Context) -> Outcome:
+    """Check that products equal the float64 reference on every GPU in FP32, FP16 and BF16."""
+    return _compare(context, "matrix product", _matmul)
+
+
+def _matmul(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:
+    size = 256 if device == "cpu" else (4096 if context.full else 1024)
+    torch.manual_seed(5)
+    a, b = torch.randn(size, size).to(kind), torch.randn(size, size).to(kind)
+    return {"product": relative_error(a.to(device) @ b.to(device), a.double() @ b.double())}
+
+
+def convolution(context: Context) -> Outcome:
+    """Check that a convolution, forward and backward, equals the float64 reference on every GPU."""
+    return _compare(context, "convolution", _convolution)
+
+
+def _convolution(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:
+    torch.manual_seed(6)
+    batch = 4 if device == "cpu" else 16
+    images, weights = torch.randn(batch, 16, 24, 24).to(kind), (torch.randn(32, 16, 3, 3) / 12).to(kind)
+    upstream = torch.randn(batch, 32, 24, 24).to(kind)
+    results = []
+    for where, dtype in ((device, kind), ("cpu", torch.float64)):
+        x = images.to(where, dtype).detach().requires_grad_()
+        w = weights.to(where, dtype).detach().requires_grad_()
+        out = torch.nn.functional.conv2d(x, w, padding=1)
+        out.backward(upstream.to(where, dtype))
+        results.append((out, x.grad, w.grad))
+    names = ("forward", "input_gradient", "weight_gradient")
+    return {name: relative_error(found, exact) for name, found, exact in zip(names, *results)}  # noqa: B905 - Python 3.8 has no strict
+
+
+def memory(context: Context) -> Outcome:
+    """Check that what is written to a GPU's memory comes back, over the bus and within the GPU."""
+    import torch
+
+    problems, evidence = [], {}
+    for device in _each(torch, context.device):
+        count = _elements(torch, device, context)
+        source = torch.arange(count, dtype=torch.int32) * 2654435761 % 2147483647
+        started = time.perf_counter()
+        there = source.to(device)
+        synchronize(torch, device)
+        seconds = time.perf_counter() - started
+        back = there.clone().to("cpu")
+        evidence[device] = {
+            "bytes": count * 4,
+            "to_device_gb_s": round(count * 4 / max(seconds, 1e-9) / 1e9, 2),
+        }
+        if not torch.equal(source, back):
+            wrong = int((source != back).sum())
+            problems.append(
+                Failed(
+                    "{} of {} numbers come back changed from {}".format(wrong, count, device),
+                    diagnosis="the GPU's memory or the bus is faulty",
+                    next_step="look for Xid and ECC messages in the host's kernel log",
+                )
+            )
+    raise_all(problems, evidence)
+    return Outcome(
+        "{} MiB there and back".format(int(sum(e["bytes"] for e in evidence.values())) >> 20), evidence
+    )
+
+
+def _elements(torch: Any, device: str, context: Context) -> int:
+    if device == "cpu":
+        return 1 << 20
+    free = int(torch.cuda.mem_get_info(device)[0])
+    return min(free // 16, (1 << 30 if context.full else 1 << 26))

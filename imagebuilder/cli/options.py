@@ -1,0 +1,147 @@
+"""Options that several commands share; each turns text into a typed value or a usage error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(command: F) -> F:
+    """Add `--format text|json`, passed on as `output_format`."""
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="json prints exactly one document on stdout.",
+    )(command)
+
+
+def matrix_option(command: F) -> F:
+    """Add `--matrix FILE` (repeatable), passed on as `matrices`."""
+    return click.option(
+        "--matrix",
+        "matrices",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        envvar="IMGBUILD_MATRIX",
+        help="Facts that add to the packaged matrix or replace whole rows of it; repeatable.",
+    )(command)
+
+
+def templates_option(command: F) -> F:
+    """Add `--templates DIR` (repeatable), passed on as `templates`."""
+    return click.option(
+        "--templates",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        envvar="IMGBUILD_TEMPLATES",
+        help="A folder of templates looked up before the packaged ones; repeatable.",
+    )(command)
+
+
+def base_option(command: F) -> F:
+    """Add `--base auto|registry|bootstrap`."""
+    return click.option(
+        "--base",
+        type=click.Choice(["auto", "registry", "bootstrap"]),
+        default="auto",
+        show_default=True,
+        help="Where a new lock takes the base from; auto tries the registry first.",
+    )(command)
+
+
+def lock_options(command: F) -> F:
+    """Add `--lock PATH` and `--base ORIGIN`, passed on as `lock` and `base`."""
+    return click.option(
+        "--lock",
+        type=click.Path(path_type=Path),
+        help="A lock to build from, without asking any index for versions.",
+    )(base_option(command))
+
+
+def user_option(command: F) -> F:
+    """Add `--user trainer|root`."""
+    return click.option(
+        "--user",
+        type=click.Choice(["trainer", "root"]),
+        default="trainer",
+        show_default=True,
+        help="The user that the image runs as.",
+    )(command)
+
+
+REQUEST_OPTIONS = (
+    click.option(
+        "--framework",
+        "-f",
+        metavar="NAME[SPEC]",
+        help="For example pytorch, 'pytorch==2.3.1', 'pytorch>=2.1,<2.4'.",
+    ),
+    click.option("--cuda", metavar="X.Y", help="The CUDA version of the framework's build, for example 12.1."),
+    click.option("--cudnn", metavar="SPEC", help="A cuDNN version or range, for example '>=9.1,<9.6'."),
+    click.option("--python", metavar="X.Y", help="The Python inside the image; chooses the base."),
+    click.option("--os", metavar="NAME", help="The base: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04."),
+    click.option(
+        "--arch", type=click.Choice(["amd64", "arm64"]), default="amd64", show_default=True, help="Platform."
+    ),
+    click.option(
+        "--variant", type=click.Choice(["runtime"]), default="runtime", show_default=True, help="Kind of image."
+    ),
+    click.option("--gpu", "gpus", metavar="NAME|sm_XY", multiple=True, help="A GPU it must run on; repeatable."),
+    click.option("--driver", metavar="VERSION", help="The oldest host driver it must run on."),
+    click.option(
+        "-r",
+        "--requirement",
+        "requirements",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="A requirements file of yours, solved together with the stack; repeatable.",
+    ),
+    click.option(
+        "--source",
+        "sources",
+        metavar="NAME",
+        multiple=True,
+        help="A package index by name (pypi, pytorch), in order of preference; repeatable.",
+    ),
+)
+
+
+def request_options(command: F) -> F:
+    """Add the options of a request, passed on as one `request` (None without `--framework`)."""
+
+    @wraps(command)
+    def parsed(**options: Any) -> Any:
+        names = (
+            "framework",
+            "cuda",
+            "cudnn",
+            "python",
+            "os",
+            "arch",
+            "variant",
+            "gpus",
+            "driver",
+            "requirements",
+            "sources",
+        )
+        taken = {name: options.pop(name) for name in names}
+        request = None
+        if taken["framework"] is not None:
+            from imagebuilder.request import parse_request
+
+            request = parse_request(**taken)
+        return command(request=request, **options)
+
+    wrapped: Any = parsed
+    for option in reversed(REQUEST_OPTIONS):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[no-any-return]

@@ -1,0 +1,52 @@
+"""What the commands print: sentences on stderr, tables, one JSON document on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import IO, Any
+
+from imagebuilder.errors import ImgbuildError
+
+
+def say(text: str = "") -> None:
+    """Print one line for people, on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def emit_json(document: Any) -> None:
+    """Print the one JSON document of a command on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def styled(text: str, style: str, stream: IO[str] = sys.stderr) -> str:
+    """Colour a word on a terminal (`red`, `green`, `yellow`, `bold`); NO_COLOR and pipes get plain text."""
+    if os.environ.get("NO_COLOR") or not stream.isatty():
+        return text
+    codes = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+    return f"\x1b[{codes[style]}m{text}\x1b[0m"
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Align rows in columns, two spaces apart; the last column is not padded."""
+    lines = [list(header)] if header else []
+    lines += [list(row) for row in rows]
+    if not lines:
+        return ""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+
+
+def report_error(error: ImgbuildError) -> None:
+    """Print what is wrong, why, and what to do next."""
+    say(f"{styled('imgbuild:', 'red')} {error.what}")
+    for label, text in (("why", error.why), ("next", error.hint)):
+        for line in (text or "").splitlines():
+            say(f"  {label}: {line}" if label else f"        {line}")
+            label = ""

@@ -1,0 +1,169 @@
+"""The stages that several commands run in a row, each told on stderr in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagebuilder.cli.output import say, styled
+from imagebuilder.errors import UsageError
+
+if TYPE_CHECKING:
+    from imagebuilder.lock import Lock
+    from imagebuilder.matrix import Matrix
+    from imagebuilder.render import BuildContext
+    from imagebuilder.request import Request
+    from imagebuilder.stack import Stack
+
+
+def tell(stage: str, text: str) -> None:
+    """Print what a stage decided."""
+    say(f"{styled(stage.ljust(8), 'bold')}{text}")
+
+
+def cache_folder() -> Path:
+    """Give the folder for bootstrapped bases and test reports."""
+    import os
+
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path.home() / ".cache") / "imgbuild"
+
+
+def locked(request: Request | None, matrices: Sequence[Path], path: Path | None, base: str) -> Lock:
+    """Give the lock of `--lock PATH`, or resolve the request and take or make its lock beside the user."""
+    from imagebuilder.lockfile import read_lock
+    from imagebuilder.matrix import load
+
+    if path is not None:
+        if request is not None:
+            raise UsageError(
+                "`--lock` and `--framework` exclude each other",
+                why="a lock already says what the image is",
+                hint=f"imgbuild build --lock {path}",
+            )
+        lock = read_lock(path)
+        tell("lock", f"{path}: {lock.stack.identifier}")
+        return lock
+    if request is None:
+        raise UsageError("`--framework` is missing", hint="imgbuild build --framework pytorch --cuda 12.1")
+    matrix = load(matrices)
+    return _kept_or_made(resolved(request, matrix), matrix, request.requirements, base)
+
+
+def _kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str) -> Lock:
+    """Take the lock beside the user when it answers this very request, else make it, keeping what still fits."""
+    from imagebuilder.lock import lines
+    from imagebuilder.lockfile import read_lock
+    from imagebuilder.requirements import read_requirements
+
+    folder = Path(f"{stack.identifier}.lock")
+    before = read_lock(folder) if folder.exists() else None
+    if (
+        before is not None
+        and before.stack == stack
+        and before.requirements == lines(read_requirements(requirements))
+        and base in ("auto", before.base.origin)
+    ):
+        tell("lock", f"{folder}, as it was")
+        return before
+    return make_lock(stack, matrix, requirements, base, folder, before=before)
+
+
+def make_lock(
+    stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str, folder: Path, *, before: Lock | None
+) -> Lock:
+    """Lock a stack and write the lock; the base and the versions of an earlier lock stay where they fit."""
+    from imagebuilder.base import LockedBase, lock_base
+    from imagebuilder.lock import lock
+    from imagebuilder.lockfile import write_lock
+    from imagebuilder.requirements import read_requirements
+
+    def base_of() -> LockedBase:
+        if before is not None and (before.stack.os, before.stack.arch) == (stack.os, stack.arch) and base in ("auto", before.base.origin):
+            return before.base
+        tell("lock", f"finding the base {stack.os}")
+        return lock_base(
+            stack.os,
+            matrix.bases[stack.os],
+            stack.arch,
+            origin="registry" if base == "registry" else "bootstrap" if base == "bootstrap" else "auto",
+            cache=cache_folder(),
+        )
+
+    made = lock(
+        stack,
+        matrix,
+        read_requirements(requirements),
+        base_of,
+        before=before.pylock if before is not None else None,
+    )
+    write_lock(made, matrix.bases[stack.os].glibc, folder)
+    count = len(made.wheels) + len(made.user_wheels)
+    tell("lock", f"{folder}: {count} wheels and {len(made.base.debs)} packages, {made.size / 2**30:.2f} GiB; base {made.base.name} {made.base.note or ''}")
+    return made
+
+
+def read_stack(path: Path, matrix: Matrix) -> Stack:
+    """Read a stack.json and see that the matrix still knows what it names; raises UsageError."""
+    import json
+
+    from imagebuilder.stack import stack_from_dict
+
+    try:
+        stack = stack_from_dict(json.loads(path.read_text()), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`", why=error.strerror) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"`{path}` is not a stack", why=str(error), hint="imgbuild resolve --framework pytorch -o stack.json") from error
+    known = matrix.frameworks.get(stack.framework)
+    if known is None or str(stack.version) not in known.releases or stack.os not in matrix.bases:
+        raise UsageError(f"the matrix does not know {stack.identifier}", hint="imgbuild matrix show")
+    return stack
+
+
+def resolved(request: Request, matrix: Matrix) -> Stack:
+    """Resolve a request and say what was chosen."""
+    from imagebuilder.resolve import resolve
+
+    stack = resolve(request, matrix)
+    tell(
+        "resolve",
+        f"{stack.identifier}: driver {stack.driver_min} or newer, compute capabilities "
+        f"{', '.join(map(str, stack.compute_capabilities))}",
+    )
+    for note in stack.notes:
+        say(f"        note: {note}")
+    return stack
+
+
+def base_tar(lock: Lock, matrices: Sequence[Path]) -> Path | None:
+    """Give the tar of a bootstrapped base, from the cache or made again; None for a base from a registry."""
+    from imagebuilder.base import ensure_base
+    from imagebuilder.matrix import load
+
+    if lock.base.origin == "registry":
+        return None
+    bases = load(matrices).bases
+    if lock.base.name not in bases:
+        raise UsageError(
+            f"the matrix has no base `{lock.base.name}`", hint="imgbuild lock with the matrix that the lock was made with"
+        )
+    return ensure_base(lock.base, bases[lock.base.name], lock.stack.arch, cache_folder())
+
+
+def rendered(lock: Lock, templates: Sequence[Path], user: str) -> BuildContext:
+    """Render a lock with the packaged templates and the user's, and lint what came out."""
+    from imagebuilder.cli.reporting import packaged_checks
+    from imagebuilder.render import render
+    from imagebuilder.resources import templates_path
+    from imagebuilder.templating import load_templates
+
+    context = render(
+        lock,
+        load_templates(templates_path(), templates),
+        packaged_checks(),
+        user="root" if user == "root" else "trainer",
+    )
+    tell("render", f"{len(context.layers)} layers of wheels")
+    return context

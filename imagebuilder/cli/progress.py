@@ -1,0 +1,114 @@
+"""Progress of a build: a live view on a terminal, plain lines in CI, JSON events on request."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from imagebuilder.buildx import Amount, Event, Step
+from imagebuilder.cli.output import say
+
+Mode = Literal["auto", "plain", "json"]
+# Seconds between two redraws of the live view.
+REDRAW = 0.2
+
+
+def listener(mode: Mode) -> Callable[[Event], None]:
+    """Give the function that a build reports its events to."""
+    if mode == "json":
+        return _json
+    if mode == "auto" and sys.stderr.isatty():
+        return Live()
+    return Plain()
+
+
+def _json(event: Event) -> None:
+    if isinstance(event, Step):
+        document = {"step": event.name, "state": event.state, "error": event.error}
+    else:
+        document = {"part": event.part, "current": event.current, "total": event.total}
+    sys.stderr.write(json.dumps(document) + "\n")
+    sys.stderr.flush()
+
+
+def _title(name: str) -> str:
+    """Shorten BuildKit's name of a step to its stage: `[torch 1/1] RUN ...` becomes `torch`."""
+    if name.startswith("[") and "]" in name:
+        return name[1 : name.index("]")]
+    return name
+
+
+def _interesting(step: Step) -> bool:
+    """Leave out BuildKit's own steps and the copies that join the layers, which take no time."""
+    return not step.name.startswith(("[internal]", "[image "))
+
+
+class Plain:
+    """One line when a step begins and one when it ends, with the seconds since the build began."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._told: set[tuple[str, str]] = set()
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, Step) or not _interesting(event) or event.state == "waiting":
+            return
+        key = (event.id, event.state)
+        if key in self._told:
+            return
+        self._told.add(key)
+        say(f"{time.monotonic() - self._begun:7.1f} s  {event.state:<8}{_title(event.name)}")
+
+
+class Live:
+    """The running steps, redrawn in place; finished ones scroll away above as single lines."""
+
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+        self._drawn = 0
+        self._last = 0.0
+        self._running: dict[str, tuple[str, float]] = {}
+        self._amounts: dict[str, Amount] = {}
+        self._told: set[tuple[str, str]] = set()
+
+    def __call__(self, event: Event) -> None:
+        now = time.monotonic()
+        if isinstance(event, Amount):
+            self._amounts[event.step] = event
+        elif _interesting(event):
+            self._step(event, now)
+        if now - self._last >= REDRAW:
+            self._last = now
+            self._draw(now)
+
+    def _step(self, step: Step, now: float) -> None:
+        if step.state == "running":
+            self._running.setdefault(step.id, (_title(step.name), now))
+            return
+        started = self._running.pop(step.id, None)
+        if step.state in ("done", "cached", "failed") and (step.id, step.state) not in self._told:
+            self._told.add((step.id, step.state))
+            self._erase()
+            spent = f"{now - started[1]:6.1f} s" if started else " " * 8
+            say(f"  {step.state:<8}{spent}  {_title(step.name)}")
+
+    def _erase(self) -> None:
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
+            self._drawn = 0
+
+    def _draw(self, now: float) -> None:
+        self._erase()
+        for step, (title, since) in self._running.items():
+            amount = self._amounts.get(step)
+            done = ""
+            if amount and amount.total:
+                done = f"  {amount.current / 2**20:.0f} of {amount.total / 2**20:.0f} MiB"
+            elif amount and amount.part:
+                done = f"  {amount.part[:60]}"
+            sys.stderr.write(f"  running {now - since:6.1f} s  {title}{done}\n")
+            self._drawn += 1
+        sys.stderr.flush()

@@ -1,0 +1,97 @@
+"""`imgbuild resolve`: choose one exact stack for a request and say why."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imagebuilder.cli.options import format_option, matrix_option, request_options
+from imagebuilder.errors import OutsideError, UsageError
+
+if TYPE_CHECKING:
+    from imagebuilder.request import Request
+    from imagebuilder.resolve import Stack
+
+
+@click.command()
+@request_options
+@click.option("--explain", is_flag=True, help="Say for each choice why it was made, with its source.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the stack to this file.")
+@matrix_option
+@format_option
+def command(
+    request: Request | None,
+    explain: bool,
+    output: Path | None,
+    matrices: tuple[Path, ...],
+    output_format: str,
+) -> None:
+    r"""Choose one exact stack for a request and say why.
+
+    \b
+    imgbuild resolve --framework pytorch --cuda 12.1
+    imgbuild resolve --framework 'pytorch>=2.4' --gpu V100 --gpu A100 --driver 535.104.05 --explain
+    """
+    from imagebuilder.cli.output import emit_json, say
+    from imagebuilder.matrix import load
+    from imagebuilder.resolve import resolve, stack_to_dict
+
+    if request is None:
+        raise UsageError("`--framework` is missing", hint="imgbuild resolve --framework pytorch --cuda 12.1")
+    stack = resolve(request, load(matrices))
+    document = stack_to_dict(stack)
+    if output:
+        _write(output, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        say(f"wrote {output}")
+    if output_format == "json":
+        emit_json(document)
+    else:
+        click.echo(_text(stack, explain))
+
+
+def _text(stack: Stack, explain: bool) -> str:
+    """Write a stack for people: its identifier, its values, what is worth knowing."""
+    from imagebuilder.cli.output import table
+
+    values = [
+        (stack.framework, f"{stack.version} from {stack.source}"),
+        ("cuda", f"{stack.cuda}, driver {stack.driver_min} or newer"),
+        ("cudnn", str(stack.cudnn or "unknown")),
+        ("nccl", str(stack.nccl or "unknown")),
+        ("python", f"{stack.python} of {stack.os}, {stack.arch}"),
+        ("gpus", "compute capability " + ", ".join(map(str, stack.compute_capabilities))),
+    ]
+    pinned = [(name, version) for name, version in stack.packages.items()]
+    parts = [stack.identifier, table([(f"  {name}", value) for name, value in [*values, *pinned]])]
+    if explain:
+        parts += ["why:", *(_reason(reason) for reason in stack.reasons)]
+    parts += [f"note: {note}" for note in stack.notes]
+    return "\n".join(parts)
+
+
+def _reason(reason: Any) -> str:
+    source = f"\n      [{reason.source}]" if reason.source else ""
+    return f"  {reason.fact} {reason.value}: {reason.because}{source}"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all: beside it first, then renamed over it."""
+    import tempfile
+
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
+    except OSError as error:
+        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
+    finally:
+        Path(beside).unlink(missing_ok=True)

@@ -1,0 +1,294 @@
+"""The container engine: buildx to build, docker's SDK to inspect, tag, run and remove.
+
+One wrapper that always cleans up. It knows nothing of stacks: it takes folders, references and
+commands, and gives digests, exit codes and bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from imagebuilder.errors import OutsideError
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+# Seconds that the engine may take to answer a question; runs and builds have limits of their own.
+ANSWER_TIMEOUT = 60
+INSTALL_HINT = "./scripts/engine installs and starts one on Debian and Ubuntu; then `imgbuild doctor`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineImage:
+    """One image in the engine. `digest` names its manifest; with the containerd store it is the id too."""
+
+    digest: str
+    tags: tuple[str, ...]
+    labels: Mapping[str, str]
+    size: int
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a container is run: everything bounded. `timeout` in seconds, `shm_size` in bytes."""
+
+    image: str
+    command: Sequence[str]
+    entrypoint: Sequence[str] | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    user: str | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    files_at: str = "/"
+    take: str | None = None
+    gpus: int | None = None
+    shm_size: int | None = None
+    network: str | None = "none"
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a run gave: exit code (None when it was stopped at its time limit), logs, the file taken."""
+
+    exit_code: int | None
+    logs: str
+    taken: bytes | None
+    out_of_memory: bool
+
+
+class Engine:
+    """A Docker engine with the containerd image store."""
+
+    def __init__(self, client: DockerClient) -> None:
+        self._client = client
+
+    @classmethod
+    def connect(cls) -> Engine:
+        """Connect to the engine that the docker command line would use.
+
+        Raises OutsideError when no engine answers, or when it keeps images without manifests.
+        """
+        import docker
+        from docker.errors import DockerException
+
+        try:
+            client = docker.DockerClient(**_endpoint(), timeout=ANSWER_TIMEOUT)
+            info = client.info()
+        except (DockerException, OSError) as error:
+            raise OutsideError("no Docker engine answers", why=_short(error), hint=INSTALL_HINT) from error
+        if "io.containerd.snapshotter.v1" not in str(info.get("DriverStatus", "")):
+            raise OutsideError(
+                "the Docker engine does not use the containerd image store",
+                why="without it an image has no manifest digest that a registry or another host would agree on",
+                hint='add {"features": {"containerd-snapshotter": true}} to /etc/docker/daemon.json and restart Docker',
+            )
+        return cls(client)
+
+    def image(self, reference: str) -> EngineImage | None:
+        """Give an image by tag or digest, None where the engine has none."""
+        from docker.errors import ImageNotFound
+
+        try:
+            with _engine_errors():
+                image = self._client.images.get(reference)
+        except ImageNotFound:
+            return None
+        return _image(image)
+
+    def images_labelled(self, label: str, value: str) -> list[EngineImage]:
+        """Give the tagged images that carry a label."""
+        with _engine_errors():
+            return [_image(image) for image in self._client.images.list(filters={"label": f"{label}={value}"})]
+
+    def tag(self, digest: str, reference: str) -> None:
+        """Give an image one more tag; a tag of that name moves."""
+        repository, _, tag = reference.rpartition(":")
+        with _engine_errors():
+            self._client.images.get(digest).tag(repository, tag)
+
+    def remove(self, reference: str) -> None:
+        """Remove a tag (and the image with its last one); it does not matter when it is gone already."""
+        from docker.errors import APIError, ImageNotFound
+
+        with suppress(ImageNotFound, APIError):
+            self._client.images.remove(reference, noprune=False)
+
+    def push(self, reference: str) -> str:
+        """Push a tag to its registry and give the digest that the registry confirmed.
+
+        Raises OutsideError with the registry's own words.
+        """
+        repository, _, tag = reference.rpartition(":")
+        digest = ""
+        with _engine_errors():
+            for event in self._client.images.push(repository, tag=tag, stream=True, decode=True):
+                if "error" in event:
+                    raise OutsideError(
+                        f"the registry did not take `{reference}`",
+                        why=str(event["error"]),
+                        hint=f"docker login {repository.split('/')[0]}",
+                    )
+                digest = event.get("aux", {}).get("Digest", digest)
+        return digest
+
+    def pull(self, reference: str, platform: str) -> None:
+        """Pull an image by digest for a platform such as linux/amd64; raises OutsideError."""
+        with _engine_errors():
+            self._client.images.pull(reference, platform=platform)
+
+    def run(self, run: Run) -> Outcome:
+        """Run a command in a new container: create, start, wait with a limit, always remove.
+
+        Raises OutsideError when the container cannot start; what the command does is an Outcome.
+        """
+        with self._container(run) as container:
+            if run.files:
+                with _engine_errors():
+                    container.put_archive(run.files_at, _archive(run.files))
+            with _engine_errors():
+                container.start()
+            exit_code = self._wait(container, run.timeout)
+            with _engine_errors():
+                logs = container.logs(tail=2000).decode(errors="replace")
+                container.reload()
+                out_of_memory = bool(container.attrs["State"].get("OOMKilled"))
+            return Outcome(
+                exit_code=exit_code,
+                logs=logs,
+                taken=self._take(container, run.take),
+                out_of_memory=out_of_memory,
+            )
+
+    @contextmanager
+    def _container(self, run: Run) -> Iterator[Container]:
+        from docker.types import DeviceRequest, Ulimit
+
+        requests, limits = [], []
+        if run.gpus is not None:
+            requests = [DeviceRequest(count=run.gpus, capabilities=[["gpu"]])]
+            # NCCL pins memory, and its threads want the stack that NVIDIA documents for containers
+            limits = [Ulimit(name="memlock", soft=-1, hard=-1), Ulimit(name="stack", soft=1 << 26, hard=1 << 26)]
+        with _engine_errors():
+            container = self._client.containers.create(
+                run.image,
+                list(run.command),
+                entrypoint=list(run.entrypoint) if run.entrypoint is not None else None,
+                environment=dict(run.environment),
+                user=run.user,
+                device_requests=requests,
+                shm_size=run.shm_size,
+                network=run.network,
+                ulimits=limits,
+                labels={"io.imgbuild.temporary": "true"},
+                init=True,
+            )
+        try:
+            yield container
+        finally:
+            with suppress(Exception):
+                container.remove(force=True, v=True)
+
+    def _wait(self, container: Container, timeout: float) -> int | None:
+        from requests.exceptions import ConnectionError as Disconnected
+        from requests.exceptions import ReadTimeout
+
+        try:
+            with _engine_errors():
+                return int(container.wait(timeout=timeout)["StatusCode"])
+        except (ReadTimeout, Disconnected):
+            with suppress(Exception):
+                container.kill()
+            return None
+
+    def _take(self, container: Container, path: str | None) -> bytes | None:
+        from docker.errors import NotFound
+
+        if path is None:
+            return None
+        try:
+            with _engine_errors():
+                stream, _ = container.get_archive(path)
+                packed = io.BytesIO(b"".join(stream))
+        except NotFound:
+            return None
+        with tarfile.open(fileobj=packed) as archive:
+            member = archive.extractfile(archive.getmembers()[0])
+            return member.read() if member else None
+
+
+def _endpoint() -> dict[str, Any]:
+    """Give the endpoint of DOCKER_HOST or of the docker command line's current context."""
+    import os
+
+    if os.environ.get("DOCKER_HOST"):
+        from docker.utils import kwargs_from_env
+
+        return dict(kwargs_from_env())
+    from docker.context import ContextAPI
+
+    context = ContextAPI.get_current_context()
+    return {"base_url": context.Host} if context is not None and context.Host else {}
+
+
+@contextmanager
+def _engine_errors() -> Iterator[None]:
+    """Turn the SDK's errors into OutsideError; what a caller handles itself passes through."""
+    from docker.errors import APIError, DockerException, NotFound
+    from requests.exceptions import ReadTimeout, RequestException
+
+    try:
+        yield
+    except (NotFound, ReadTimeout):
+        raise
+    except APIError as error:
+        raise OutsideError("the Docker engine refused", why=_short(error.explanation or error), hint=_hint(str(error))) from error
+    except (DockerException, RequestException, OSError) as error:
+        raise OutsideError("the Docker engine stopped answering", why=_short(error), hint="imgbuild doctor") from error
+
+
+# The engine's own words for a host that cannot give a container its GPUs (failure modes A3 and A10).
+START_HINTS = {
+    "could not select device driver": "install nvidia-container-toolkit, then `nvidia-ctk runtime configure --runtime=docker` and restart Docker",
+    "unknown or invalid runtime name": "install nvidia-container-toolkit, then `nvidia-ctk runtime configure --runtime=docker` and restart Docker",
+    "unresolvable CDI devices": "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+    "no space left on device": "docker system df; docker builder prune",
+    "unauthorized": "docker login",
+}
+
+
+def _hint(text: str) -> str:
+    return next((hint for words, hint in START_HINTS.items() if words in text), "imgbuild doctor")
+
+
+def _short(error: object) -> str:
+    return " ".join(str(error).split())[:300]
+
+
+def _image(image: Any) -> EngineImage:
+    attributes = image.attrs
+    return EngineImage(
+        digest=image.id,
+        tags=tuple(image.tags),
+        labels=dict(image.labels or {}),
+        size=int(attributes.get("Size", 0)),
+        config=dict(attributes.get("Config") or {}),
+    )
+
+
+def _archive(files: Mapping[str, bytes]) -> bytes:
+    """Pack files as a tar that anyone in the container can read."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            member.mode = 0o755
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()

@@ -1,0 +1,79 @@
+"""The layer plan: which wheels make up which layer, from the one that changes least to the user's own.
+
+A layer is a function of its wheels, so equal wheels give equal layer digests in every image that has
+them: pulled once, pushed once, built once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imagebuilder.lock import Lock, Wheel
+
+# A wheel from this size on is a layer of its own: below it, the cost of one more layer (a request and a
+# directory tree a pull) is more than what sharing it saves.
+LARGE = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: `name` is its stage in the Dockerfile, `index` the address of a framework's own index."""
+
+    name: str
+    title: str
+    wheels: tuple[Wheel, ...]
+    index: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of its wheels."""
+        return sum(wheel.size for wheel in self.wheels)
+
+
+def plan_layers(lock: Lock) -> tuple[Layer, ...]:
+    """Give the layers of a lock in their order in the image."""
+    stack = lock.stack
+    cuda = [wheel for wheel in lock.wheels if _is_cuda(wheel)]
+    large = sorted((wheel for wheel in cuda if wheel.size >= LARGE), key=lambda wheel: wheel.name)
+    small = [wheel for wheel in cuda if wheel.size < LARGE]
+    rest = [wheel for wheel in lock.wheels if not _is_cuda(wheel)]
+    triton = [wheel for wheel in rest if wheel.name in ("triton", "pytorch-triton")]
+    framework = [wheel for wheel in rest if wheel.name == stack.package]
+    others = [wheel for wheel in rest if wheel not in triton and wheel not in framework]
+    groups: list[tuple[str, str, Iterable[Wheel]]] = [
+        (wheel.name, f"{wheel.name} {wheel.version}", [wheel]) for wheel in large
+    ]
+    groups += [
+        ("cuda-small", "The small CUDA wheels together", small),
+        ("triton", "Triton, which torch.compile generates GPU code with", triton),
+        (stack.framework, f"{stack.package} {stack.version}", framework),
+        ("python", "What the framework needs of Python packages", others),
+        ("requirements", "The requirements of the user", lock.user_wheels),
+    ]
+    return tuple(
+        Layer(
+            name=name,
+            title=title,
+            wheels=tuple(sorted(wheels, key=lambda wheel: wheel.name)),
+            index=_index(lock, name),
+        )
+        for name, title, wheels in groups
+        if tuple(wheels)
+    )
+
+
+def _is_cuda(wheel: Wheel) -> bool:
+    return wheel.name.startswith(("nvidia-", "cuda-"))
+
+
+def _index(lock: Lock, name: str) -> str | None:
+    """Give the index that a layer must name; None where the default index serves it."""
+    return (
+        lock.sources.get(lock.stack.source)
+        if lock.stack.source != "pypi" and name != "requirements"
+        else None
+    )

@@ -1,0 +1,89 @@
+"""How a build reaches the network: a private CA, proxies, an index or apt mirror, all from configuration.
+
+Each comes into the build as a secret or as a predefined build argument, and stays out of the image.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from imagebuilder.errors import UsageError
+
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "FTP_PROXY")
+ADDRESS = re.compile(r"(https?|file)://[^\s\"'<>\\$`]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What a build needs: `secrets` maps ids to files, `arguments` are BuildKit's predefined proxy arguments."""
+
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def network(index: str | None, suite: str, distribution: str) -> Iterator[Network]:
+    """Give the network of a build; the secrets' files are gone afterwards.
+
+    `index` is the address that replaces the default package index, None to leave it. The CA comes from
+    SSL_CERT_FILE (or REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE), the apt mirror from IMGBUILD_APT_MIRROR, proxies
+    from the usual variables. Raises UsageError where one of them cannot be used.
+    """
+    with tempfile.TemporaryDirectory(prefix="imgbuild-secrets-") as folder:
+        secrets: dict[str, Path] = {}
+        bundle = ca_bundle()
+        if bundle is not None:
+            secrets["ca"] = bundle
+        if index is not None:
+            secrets["index"] = _write(folder, "index", f'[[index]]\nurl = "{_address(index)}"\ndefault = true\n')
+        mirror = os.environ.get("IMGBUILD_APT_MIRROR")
+        if mirror:
+            secrets["apt"] = _write(folder, "apt", _sources(_address(mirror), suite, distribution))
+        yield Network(secrets=secrets, arguments=_proxies())
+
+
+def ca_bundle() -> Path | None:
+    """Give the CA bundle of this host's configuration; raises UsageError where it names no file."""
+    for variable in CA_VARIABLES:
+        value = os.environ.get(variable)
+        if value:
+            if not Path(value).is_file():
+                raise UsageError(f"{variable} names `{value}`, which is no file", hint=f"unset {variable}")
+            return Path(value)
+    return None
+
+
+def _proxies() -> dict[str, str]:
+    found = {}
+    for variable in PROXY_VARIABLES:
+        value = os.environ.get(variable) or os.environ.get(variable.lower())
+        if value:
+            found[variable] = found[variable.lower()] = value
+    return found
+
+
+def _address(text: str) -> str:
+    if not ADDRESS.fullmatch(text):
+        raise UsageError("the configured mirror is not an http(s) address", hint="imgbuild doctor")
+    return text
+
+
+def _write(folder: str, name: str, text: str) -> Path:
+    path = Path(folder, name)
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
+
+
+def _sources(mirror: str, suite: str, distribution: str) -> str:
+    """Give apt's sources for a mirror that holds a distribution under its usual suite names."""
+    components = "main" if distribution == "debian" else "main universe"
+    suites = (suite, f"{suite}-updates") if distribution == "debian" else (suite, f"{suite}-updates", f"{suite}-security")
+    return "".join(f"deb {mirror} {name} {components}\n" for name in suites)

@@ -1,0 +1,106 @@
+"""Request x Matrix -> Stack, or why not. Pure: no clock, no network, no environment, no engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagebuilder.candidates import Space
+from imagebuilder.matrix.fit import driver_floor
+from imagebuilder.stack import Fallback, Reason, Stack, stack_from_dict, stack_to_dict, tag
+
+if TYPE_CHECKING:
+    from imagebuilder.candidates import Candidate
+    from imagebuilder.matrix.facts import Matrix
+    from imagebuilder.request import Request
+
+__all__ = ["Fallback", "Reason", "Stack", "resolve", "stack_from_dict", "stack_to_dict"]
+
+
+def resolve(request: Request, matrix: Matrix) -> Stack:
+    """Choose the one stack that meets the request best, by the order of preference of the design.
+
+    Raises UsageError where the request names something that the matrix does not know, UnmetError with the
+    smallest set of clashing constraints and the nearest alternatives where nothing meets it.
+    """
+    space = Space(request, matrix)
+    met = space.meeting(space.constraints)
+    if not met:
+        from imagebuilder.refuse import refusal
+
+        raise refusal(space)
+    return _stack(space, next(space.candidates(met)))
+
+
+def _stack(space: Space, chosen: Candidate) -> Stack:
+    """Write a candidate out as a stack."""
+    from imagebuilder.explain import reasons
+    from imagebuilder.pins import packages
+    from imagebuilder.remarks import notes
+
+    offer, build = chosen.offer, chosen.offer.build
+    exact, constraints = packages(space, chosen)
+    return Stack(
+        framework=space.name,
+        package=space.framework.package,
+        version=offer.version,
+        cuda=offer.cuda,
+        cudnn=build.cudnn,
+        nccl=build.nccl,
+        python=chosen.base.python,
+        os=chosen.os,
+        arch=space.request.arch,
+        variant=space.request.variant,
+        source=offer.source,
+        driver_min=driver_floor(space.matrix, offer.cuda),
+        compute_capabilities=space.capabilities(offer),
+        packages=exact,
+        constraints=constraints,
+        fallbacks=_fallbacks(space, chosen),
+        reasons=reasons(space, chosen, exact),
+        notes=notes(space, chosen),
+        matrix=space.matrix.digest,
+    )
+
+
+def _fallbacks(space: Space, chosen: Candidate) -> tuple[Fallback, ...]:
+    """Give the best other stacks for drivers that are too old for this one and GPUs that it has no code for.
+
+    One for each older CUDA major, then one for each compute capability that none so far serves.
+    """
+    usable = space.of_machine(chosen.offer.machine) & space.possible
+    found: dict[str, Fallback] = {}
+
+    def add(allowed: int) -> None:
+        other = _best(space, usable & allowed, chosen)
+        if other:
+            fallback = _fallback(space, other)
+            found.setdefault(fallback.stack, fallback)
+
+    for major in sorted({offer.cuda.major for offer in space.offers}, reverse=True):
+        if major < chosen.offer.cuda.major:
+            add(space.with_major(major))
+    served = set(space.capabilities(chosen.offer))
+    for capability in reversed(space.known_capabilities):
+        if capability not in served:
+            add(space.with_code(capability))
+            served.update(*(other.compute_capabilities for other in found.values()))
+    return tuple(found.values())
+
+
+def _best(space: Space, allowed: int, chosen: Candidate) -> Candidate | None:
+    """Give the best of a set: on the same base where it can be, and not one whose existence is inferred."""
+    for preferred in (allowed & space.on_base(chosen.os), allowed):
+        sure = preferred & ~space.with_grade("D")
+        for best in space.candidates(sure or preferred):
+            return best
+    return None
+
+
+def _fallback(space: Space, other: Candidate) -> Fallback:
+    offer = other.offer
+    name = tag(offer.version, offer.cuda, offer.build.cudnn, other.base.python, other.os, space.request.arch)
+    return Fallback(
+        stack=f"{space.name}-{name}",
+        driver_min=driver_floor(space.matrix, offer.cuda),
+        compute_capabilities=space.capabilities(offer),
+    )
