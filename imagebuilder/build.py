@@ -6,19 +6,23 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from imagebuilder.buildx import Invocation, Listener
 from imagebuilder.buildx import build as run_buildx
 from imagebuilder.engine import Engine, Run
 from imagebuilder.errors import BuildError, UsageError
-from imagebuilder.network import Network
 from imagebuilder.render import LABEL, BuildContext
 
-# Level 7 took 2.3 x the time of the default level on cuSPARSE and gave 13 % fewer bytes, pulled many times over.
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagebuilder.network import Network
+
+# Level 7 took 2.3 x the time of the default level on cuSPARSE and gave 13 % fewer bytes.
 COMPRESSION = "oci-mediatypes=true,compression=zstd,compression-level=7,force-compression=true"
 READ_BACK_TIMEOUT = 120
 READ_BACK = (
@@ -51,7 +55,8 @@ def write_context(context: BuildContext, folder: Path, base_tar: Path | None) ->
     """
     if folder.exists() and not (folder / "Dockerfile").is_file() and any(_entries(folder)):
         raise UsageError(
-            f"`{folder}` is there already and is not a build context", hint=f"imgbuild render -o {folder}-context ..."
+            f"`{folder}` is there already and is not a build context",
+            hint=f"imgbuild render -o {folder}-context ...",
         )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +128,9 @@ def build(
                 )
     with _temporary_context(context, base_tar) as folder:
         metadata = run_buildx(
-            _invocation(context, folder, f"type=image,name={reference},{COMPRESSION}", network, builder, no_cache),
+            _invocation(
+                context, folder, f"type=image,name={reference},{COMPRESSION}", network, builder, no_cache
+            ),
             listener,
         )
     digest = str(metadata.get("containerimage.digest", ""))
@@ -179,6 +186,7 @@ def _invocation(
         output=output,
         arguments={"SOURCE_DATE_EPOCH": str(context.created), **network.arguments},
         secrets=network.secrets,
+        contexts=network.contexts,
         platform=f"linux/{context.lock.stack.arch}",
         builder=builder,
         no_cache=no_cache,
@@ -197,21 +205,21 @@ def read_back(context: BuildContext, engine: Engine, image: Image) -> None:
     )
     answer = next((line for line in outcome.logs.splitlines() if line.startswith("IMGBUILD")), None)
     if outcome.exit_code != 0 or answer is None:
-        raise BuildError("the built image cannot run its Python", why=outcome.logs.strip()[-400:] or "no answer")
+        raise BuildError(
+            "the built image cannot run its Python", why=outcome.logs.strip()[-400:] or "no answer"
+        )
     found = json.loads(answer.removeprefix("IMGBUILD"))
     differences = _differences(context, found)
     if differences:
         raise BuildError("the built image does not hold what the lock says", why="\n".join(differences))
 
 
-def _differences(context: BuildContext, found: Mapping[str, object]) -> list[str]:
+def _differences(context: BuildContext, found: Mapping[str, Any]) -> list[str]:
     from packaging.utils import canonicalize_name
 
     lock = context.lock
     wanted = {str(wheel.name): str(wheel.version) for wheel in (*lock.wheels, *lock.user_wheels)}
-    packages = found["packages"]
-    assert isinstance(packages, dict)
-    actual = {str(canonicalize_name(name)): str(version) for name, version in packages.items()}
+    actual = {str(canonicalize_name(name)): str(version) for name, version in found["packages"].items()}
     lines = [
         f"{name}: locked {wanted.get(name, 'not at all')}, in the image {actual.get(name, 'not at all')}"
         for name in sorted(wanted.keys() | actual.keys())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from imagebuilder.errors import BuildError, OutsideError
 
@@ -53,12 +53,13 @@ Listener = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One build: `output` in buildx's own form, `secrets` maps ids to files."""
+    """One build: `output` as buildx writes it, `secrets` maps ids to files, `contexts` names to places."""
 
     context: Path
     output: str
     arguments: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, Path] = field(default_factory=dict)
+    contexts: Mapping[str, str] = field(default_factory=dict)
     platform: str
     builder: str | None = None
     no_cache: bool = False
@@ -98,8 +99,7 @@ def build(invocation: Invocation, listener: Listener) -> dict[str, Any]:
             ) from error
         log = _Log()
         try:
-            assert process.stderr is not None
-            for document in _documents(process.stderr, log):
+            for document in _documents(cast("IO[str]", process.stderr), log):
                 for event in _events(document, log):
                     listener(event)
             code = process.wait()
@@ -114,9 +114,15 @@ def build(invocation: Invocation, listener: Listener) -> dict[str, Any]:
 def _command(invocation: Invocation, metadata: Path) -> list[str]:
     command = ["docker", "buildx", "build", "--progress=rawjson", f"--metadata-file={metadata}"]
     # Attestations carry times: they are kept beside the image, not in it.
-    command += ["--provenance=false", "--sbom=false", f"--platform={invocation.platform}", f"--output={invocation.output}"]
+    command += [
+        "--provenance=false",
+        "--sbom=false",
+        f"--platform={invocation.platform}",
+        f"--output={invocation.output}",
+    ]
     command += [f"--build-arg={name}={value}" for name, value in invocation.arguments.items()]
     command += [f"--secret=id={name},src={path}" for name, path in invocation.secrets.items()]
+    command += [f"--build-context={name}={place}" for name, place in invocation.contexts.items()]
     if invocation.builder:
         command.append(f"--builder={invocation.builder}")
     if invocation.no_cache:
@@ -205,7 +211,11 @@ OUTSIDE: Sequence[tuple[str, str, str]] = (
     ("unknown flag: --progress", "buildx is too old", "./scripts/engine"),
     ("invalid progress mode rawjson", "buildx is older than 0.13", "./scripts/engine"),
     ("is not a docker command", "buildx is missing", "install docker-buildx (or docker-buildx-plugin)"),
-    ("unknown command: docker buildx", "buildx is missing", "install docker-buildx (or docker-buildx-plugin)"),
+    (
+        "unknown command: docker buildx",
+        "buildx is missing",
+        "install docker-buildx (or docker-buildx-plugin)",
+    ),
     ("Cannot connect to the Docker daemon", "no Docker engine answers", "./scripts/engine"),
     ("no such host", "a host name cannot be resolved in the build", "imgbuild doctor"),
     ("error reading from server", "the Docker engine died during the build", "imgbuild doctor"),
@@ -213,12 +223,22 @@ OUTSIDE: Sequence[tuple[str, str, str]] = (
     ("failed to receive status", "the Docker engine died during the build", "imgbuild doctor"),
     ("no builder", "the builder does not exist", "docker buildx ls"),
     ("toomanyrequests", "the registry limits pulls", "docker login, or set IMGBUILD_REGISTRY_MIRROR"),
-    ("manifest unknown", "the base image is gone from its registry", "imgbuild lock again to pin the present one"),
+    (
+        "manifest unknown",
+        "the base image is gone from its registry",
+        "imgbuild lock again to pin the present one",
+    ),
 )
 BUILD_HINTS: Sequence[tuple[str, str]] = (
-    ("no space left on device", "docker system df; docker builder prune; imgbuild doctor says how much a build needs"),
+    (
+        "no space left on device",
+        "docker system df; docker builder prune; imgbuild doctor says how much a build needs",
+    ),
     ("certificate", "set SSL_CERT_FILE to the CA bundle of your network: it is passed in as a build secret"),
-    ("hash mismatch", "the index serves another file than the one locked: run the build again, then compare with `imgbuild lock`"),
+    (
+        "hash mismatch",
+        "the index serves another file than the one locked: build again, then compare with `imgbuild lock`",
+    ),
     ("exit code: 137", "the builder ran out of memory: give it more, or build with fewer parallel steps"),
 )
 
@@ -228,7 +248,11 @@ def _failure(code: int, log: _Log) -> BuildError | OutsideError:
     failed = log.failed
     tail = log.tails.get(failed.id, "") if failed else ""
     words = f"{failed.error if failed else ''}\n{log.plain}\n{tail}"
-    last = [line.strip() for line in (tail or (failed.error or "" if failed else log.plain)).splitlines() if line.strip()][-6:]
+    last = [
+        line.strip()
+        for line in (tail or (failed.error or "" if failed else log.plain)).splitlines()
+        if line.strip()
+    ][-6:]
     for sign, meaning, hint in OUTSIDE:
         if sign in words and "no space left" not in words:
             return OutsideError(meaning, why="\n".join(last) or None, hint=hint)

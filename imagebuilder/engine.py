@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from imagebuilder.errors import OutsideError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from docker import DockerClient
     from docker.models.containers import Container
 
@@ -86,8 +87,8 @@ class Engine:
         if "io.containerd.snapshotter.v1" not in str(info.get("DriverStatus", "")):
             raise OutsideError(
                 "the Docker engine does not use the containerd image store",
-                why="without it an image has no manifest digest that a registry or another host would agree on",
-                hint='add {"features": {"containerd-snapshotter": true}} to /etc/docker/daemon.json and restart Docker',
+                why="without it an image has no manifest digest that others agree on",
+                hint='add {"features": {"containerd-snapshotter": true}} to /etc/docker/daemon.json',
             )
         return cls(client)
 
@@ -105,7 +106,9 @@ class Engine:
     def images_labelled(self, label: str, value: str) -> list[EngineImage]:
         """Give the tagged images that carry a label."""
         with _engine_errors():
-            return [_image(image) for image in self._client.images.list(filters={"label": f"{label}={value}"})]
+            return [
+                _image(image) for image in self._client.images.list(filters={"label": f"{label}={value}"})
+            ]
 
     def tag(self, digest: str, reference: str) -> None:
         """Give an image one more tag; a tag of that name moves."""
@@ -174,7 +177,10 @@ class Engine:
         if run.gpus is not None:
             requests = [DeviceRequest(count=run.gpus, capabilities=[["gpu"]])]
             # NCCL pins memory, and its threads want the stack that NVIDIA documents for containers
-            limits = [Ulimit(name="memlock", soft=-1, hard=-1), Ulimit(name="stack", soft=1 << 26, hard=1 << 26)]
+            limits = [
+                Ulimit(name="memlock", soft=-1, hard=-1),
+                Ulimit(name="stack", soft=1 << 26, hard=1 << 26),
+            ]
         with _engine_errors():
             container = self._client.containers.create(
                 run.image,
@@ -248,15 +254,22 @@ def _engine_errors() -> Iterator[None]:
     except (NotFound, ReadTimeout):
         raise
     except APIError as error:
-        raise OutsideError("the Docker engine refused", why=_short(error.explanation or error), hint=_hint(str(error))) from error
+        raise OutsideError(
+            "the Docker engine refused", why=_short(error.explanation or error), hint=_hint(str(error))
+        ) from error
     except (DockerException, RequestException, OSError) as error:
-        raise OutsideError("the Docker engine stopped answering", why=_short(error), hint="imgbuild doctor") from error
+        raise OutsideError(
+            "the Docker engine stopped answering", why=_short(error), hint="imgbuild doctor"
+        ) from error
 
 
 # The engine's own words for a host that cannot give a container its GPUs (failure modes A3 and A10).
+TOOLKIT_HINT = (
+    "install nvidia-container-toolkit, `nvidia-ctk runtime configure --runtime=docker`, restart Docker"
+)
 START_HINTS = {
-    "could not select device driver": "install nvidia-container-toolkit, then `nvidia-ctk runtime configure --runtime=docker` and restart Docker",
-    "unknown or invalid runtime name": "install nvidia-container-toolkit, then `nvidia-ctk runtime configure --runtime=docker` and restart Docker",
+    "could not select device driver": TOOLKIT_HINT,
+    "unknown or invalid runtime name": TOOLKIT_HINT,
     "unresolvable CDI devices": "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
     "no space left on device": "docker system df; docker builder prune",
     "unauthorized": "docker login",

@@ -61,8 +61,10 @@ class UnmetError(ImgbuildError):
         hint: str | None = None,
     ) -> None:
         if why is None:
-            why = "\n".join(f"{c['constraint']}: {c['fact']}" + (f" [{c['source']}]" if c["source"] else "")
-                            for c in conflicts)
+            why = "\n".join(
+                f"{c['constraint']}: {c['fact']}" + (f" [{c['source']}]" if c["source"] else "")
+                for c in conflicts
+            )
         if hint is None and alternatives:
             hint = "\n".join(a["command"] for a in alternatives)
         super().__init__(what, why=why, hint=hint)

@@ -8,12 +8,17 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imagebuilder.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagebuilder.matrix.facts import Base
 
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "FTP_PROXY")
@@ -22,31 +27,43 @@ ADDRESS = re.compile(r"(https?|file)://[^\s\"'<>\\$`]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """What a build needs: `secrets` maps ids to files, `arguments` are BuildKit's predefined proxy arguments."""
+    """What a build needs.
+
+    `secrets` maps ids to files, `arguments` are the predefined proxy arguments, `contexts` replace a base
+    of the Dockerfile by the same digest from a mirror.
+    """
 
     secrets: Mapping[str, Path] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
+    contexts: Mapping[str, str] = field(default_factory=dict)
 
 
 @contextmanager
-def network(index: str | None, suite: str, distribution: str) -> Iterator[Network]:
+def network(base: Base, image: str | None, digest: str, index: str | None) -> Iterator[Network]:
     """Give the network of a build; the secrets' files are gone afterwards.
 
-    `index` is the address that replaces the default package index, None to leave it. The CA comes from
-    SSL_CERT_FILE (or REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE), the apt mirror from IMGBUILD_APT_MIRROR, proxies
-    from the usual variables. Raises UsageError where one of them cannot be used.
+    `image` and `digest` name a base that comes from a registry. `index` is the address that replaces the
+    default package index, None to leave it. The CA comes from SSL_CERT_FILE (or REQUESTS_CA_BUNDLE,
+    CURL_CA_BUNDLE), the apt mirror from IMGBUILD_APT_MIRROR, the registry's from IMGBUILD_REGISTRY_MIRROR,
+    proxies from the usual variables. Raises UsageError where one of them cannot be used.
     """
+    from imagebuilder.base.apt import mirror_sources
+    from imagebuilder.registry import build_contexts
+
     with tempfile.TemporaryDirectory(prefix="imgbuild-secrets-") as folder:
         secrets: dict[str, Path] = {}
         bundle = ca_bundle()
         if bundle is not None:
             secrets["ca"] = bundle
         if index is not None:
-            secrets["index"] = _write(folder, "index", f'[[index]]\nurl = "{_address(index)}"\ndefault = true\n')
-        mirror = os.environ.get("IMGBUILD_APT_MIRROR")
-        if mirror:
-            secrets["apt"] = _write(folder, "apt", _sources(_address(mirror), suite, distribution))
-        yield Network(secrets=secrets, arguments=_proxies())
+            secrets["index"] = _write(
+                folder, "index", f'[[index]]\nurl = "{_address(index)}"\ndefault = true\n'
+            )
+        sources = mirror_sources(base)
+        if sources is not None:
+            secrets["apt"] = _write(folder, "apt", sources)
+        contexts = build_contexts(image, digest) if image else {}
+        yield Network(secrets=secrets, arguments=_proxies(), contexts=contexts)
 
 
 def ca_bundle() -> Path | None:
@@ -80,10 +97,3 @@ def _write(folder: str, name: str, text: str) -> Path:
     path.touch(mode=0o600)
     path.write_text(text)
     return path
-
-
-def _sources(mirror: str, suite: str, distribution: str) -> str:
-    """Give apt's sources for a mirror that holds a distribution under its usual suite names."""
-    components = "main" if distribution == "debian" else "main universe"
-    suites = (suite, f"{suite}-updates") if distribution == "debian" else (suite, f"{suite}-updates", f"{suite}-security")
-    return "".join(f"deb {mirror} {name} {components}\n" for name in suites)

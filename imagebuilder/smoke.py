@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from imagebuilder.engine import Engine, Outcome, Run
 from imagebuilder.errors import OutsideError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Status = Literal["pass", "fail", "skip"]
 Verdict = Literal["passed", "passed without GPU evidence", "failed"]
@@ -105,7 +107,7 @@ def smoke(
 
 
 def _verdict(results: tuple[CheckResult, ...], require_gpu: bool) -> Verdict:
-    """A GPU image that no GPU has run is not `passed`: its evidence is from the CPU alone."""
+    """Give the verdict: an image that no GPU has run is not `passed`, its evidence is from the CPU alone."""
     if any(result.status == "fail" for result in results):
         return "failed"
     if any(result.group == "gpu" and result.status == "pass" for result in results):
@@ -152,7 +154,10 @@ def _no_report(outcome: Outcome, limit: float, error: Exception | None) -> Check
     elif outcome.out_of_memory:
         diagnosis, next_step = "the container ran out of memory", "give the engine more memory"
     elif outcome.exit_code == 127:
-        diagnosis, next_step = "the image has no Python on PATH", "test an image that holds Python and a framework"
+        diagnosis, next_step = (
+            "the image has no Python on PATH",
+            "test an image that holds Python and a framework",
+        )
     return CheckResult(
         id="runner.report",
         group="env",
@@ -188,7 +193,7 @@ def report_from_dict(document: Mapping[str, Any]) -> SmokeReport:
 
 def junit_xml(report: SmokeReport) -> bytes:
     """Give the report as JUnit XML: one suite a group, one case a check."""
-    from xml.etree.ElementTree import Element, SubElement, tostring  # noqa: S405  we only write
+    from xml.etree.ElementTree import Element, SubElement, tostring
 
     root = Element("testsuites", name=report.image)
     for group in dict.fromkeys(result.group for result in report.results):
@@ -204,15 +209,18 @@ def junit_xml(report: SmokeReport) -> bytes:
             time=f"{sum(m.seconds for m in members):.3f}",
         )
         for member in members:
-            case = SubElement(suite, "testcase", classname=group, name=member.id, time=f"{member.seconds:.3f}")
+            case = SubElement(
+                suite, "testcase", classname=group, name=member.id, time=f"{member.seconds:.3f}"
+            )
             if member.status == "fail":
-                SubElement(case, "failure", message=_xml_text(member.diagnosis or member.summary)).text = _xml_text(
-                    member.next_step or ""
-                )
+                SubElement(
+                    case, "failure", message=_xml_text(member.diagnosis or member.summary)
+                ).text = _xml_text(member.next_step or "")
             elif member.status == "skip":
                 SubElement(case, "skipped", message=_xml_text(member.summary))
             SubElement(case, "system-out").text = _xml_text(json.dumps(member.evidence, default=str))
-    return tostring(root, encoding="utf-8", xml_declaration=True)
+    document: bytes = tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
 
 
 def _xml_text(text: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 import platform
 import sys
 import tempfile
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from . import requirements
 from .result import Context, Failed, Outcome, Skipped, raise_all
@@ -56,7 +57,9 @@ def python(context: Context) -> Outcome:
 def user(context: Context) -> Outcome:
     """Check that the user is not root, has a name, and can write where frameworks keep their caches."""
     home = os.path.expanduser("~")
-    evidence: Dict[str, Any] = {"uid": os.getuid(), "home": home}
+    evidence: Dict[str, Any] = {
+        "uid": os.getuid(),
+    }
     problems: List[Failed] = []
     try:
         evidence["name"] = getpass.getuser()
@@ -70,7 +73,12 @@ def user(context: Context) -> Outcome:
             )
         )
     for what, folder in (("home", home), ("temporary folder", tempfile.gettempdir())):
-        problems += [] if _writable(folder) else [_cannot_write(what, folder)]
+        evidence[what] = folder
+        error = _write_error(folder)
+        # With `docker run --read-only` the home is read-only by choice; a temporary folder is still needed.
+        if error and not (error == errno.EROFS and what == "home"):
+            problems.append(_cannot_write(what, folder))
+        evidence["{} can be written".format(what)] = not error
     # An image built with `--user root` says so with its HOME; `docker run -u 0` keeps the other HOME.
     if os.getuid() == 0 and home != "/root" and context.manifest is not None:
         problems.append(
@@ -88,12 +96,13 @@ def user(context: Context) -> Outcome:
     )
 
 
-def _writable(folder: str) -> bool:
+def _write_error(folder: str) -> Optional[int]:
+    """Give the error number of an attempt to write there; None when it can be written."""
     try:
         with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
+            return None
+    except OSError as error:
+        return error.errno or errno.EIO
 
 
 def _cannot_write(what: str, folder: str) -> Failed:

@@ -53,12 +53,14 @@ def child_environment(extra: Optional[Dict[str, str]] = None) -> Dict[str, str]:
     return environment
 
 
-def run_child(module: str, request: Dict[str, Any], limit: float) -> Ended:
+def run_child(
+    module: str, request: Dict[str, Any], limit: float, extra: Optional[Dict[str, str]] = None
+) -> Ended:
     """Run `python -m MODULE` of this package with `request` on stdin, for at most `limit` seconds.
 
     The child leads a session of its own and works in a folder of its own, so that its whole family can be
     ended and a `torch.py` in the current folder does not get in the way. The answer comes over a pipe that
-    nobody else writes to: whatever programs print on stdout does not matter.
+    nobody else writes to: whatever programs print on stdout does not matter. `extra` adds variables.
     """
     folder = tempfile.mkdtemp(prefix="imgbuild-check-")
     reader, writer = os.pipe()
@@ -71,7 +73,7 @@ def run_child(module: str, request: Dict[str, Any], limit: float) -> Ended:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=child_environment(),
+            env=child_environment(extra),
             pass_fds=(writer,),
             start_new_session=True,
         )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
 
@@ -58,10 +61,17 @@ def run(plan: Plan, facts: Dict[str, Any], tell: Callable[[CheckResult], None]) 
     """Run the checks one after the other; `tell` hears each result when it is there."""
     plan = replace(plan, device=plan.device or ("cuda" if host.offers_gpu(facts) else "cpu"))
     results: List[CheckResult] = []
-    for check in plan.checks:
-        result = _without_gpu(check, facts) if _lacks_gpu(check, plan) else run_check(check, plan)
-        results.append(result)
-        tell(result)
+    # Images come without byte code, and their user may not write it beside the sources: without a place
+    # for it, every child would compile the whole framework anew.
+    bytecode = tempfile.mkdtemp(prefix="imgbuild-bytecode-")
+    extra = {"PYTHONPYCACHEPREFIX": os.environ.get("PYTHONPYCACHEPREFIX", bytecode)}
+    try:
+        for check in plan.checks:
+            result = _without_gpu(check, facts) if _lacks_gpu(check, plan) else run_check(check, plan, extra)
+            results.append(result)
+            tell(result)
+    finally:
+        shutil.rmtree(bytecode, ignore_errors=True)
     return results
 
 
@@ -83,7 +93,7 @@ def _without_gpu(check: Check, facts: Dict[str, Any]) -> CheckResult:
     )
 
 
-def run_check(check: Check, plan: Plan) -> CheckResult:
+def run_check(check: Check, plan: Plan, extra: Optional[Dict[str, str]] = None) -> CheckResult:
     """Run one check in a child and give its result, however the child ends."""
     limit = plan.timeout or (check.limit * (2 if plan.suite == "full" else 1))
     device = plan.device or "cpu"
@@ -95,7 +105,7 @@ def run_check(check: Check, plan: Plan) -> CheckResult:
         "limit": limit,
         "manifest": plan.manifest,
     }
-    ended = run_child("child", request, limit)
+    ended = run_child("child", request, limit, extra)
     answer = ended.answer if ended.answer is not None and not ended.timed_out else _no_answer(ended, limit)
     evidence = dict(answer.get("evidence") or {})
     if answer["status"] == "fail":

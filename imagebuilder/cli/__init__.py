@@ -6,6 +6,7 @@ imported when they are asked for, so that `imgbuild --help` stays fast.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from importlib import import_module
 
@@ -60,7 +61,7 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="imgbuild")
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal fault.")
 def cli(debug: bool) -> None:
-    """Build reproducible GPU environment images for training: explained, locked and tested.
+    r"""Build reproducible GPU environment images for training: explained, locked and tested.
 
     \b
     imgbuild build --framework pytorch --cuda 12.1
@@ -97,7 +98,7 @@ def _wants_json() -> bool:
     """Tell whether the caller asked for one JSON document on stdout, even where parsing failed."""
     arguments = sys.argv[1:]
     return "--format=json" in arguments or any(
-        one == "--format" and two == "json" for one, two in zip(arguments, arguments[1:], strict=False)
+        one == "--format" and two == "json" for one, two in itertools.pairwise(arguments)
     )
 
 

@@ -21,10 +21,10 @@ from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
     from imagebuilder.build import Image
+    from imagebuilder.buildx import Listener
     from imagebuilder.engine import Engine
     from imagebuilder.network import Network
     from imagebuilder.render import BuildContext
-    from imagebuilder.buildx import Listener
     from imagebuilder.request import Request
     from imagebuilder.smoke import SmokeReport
 
@@ -35,11 +35,15 @@ REFERENCE = re.compile(
 )
 
 
-def parse_tags(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+def parse_tags(
+    _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
     """Take references that an engine and a registry accept."""
     for value in values:
         if not REFERENCE.fullmatch(value):
-            raise click.BadParameter(f"`{value}` is not a reference such as `registry.example.com/team/image:tag`")
+            raise click.BadParameter(
+                f"`{value}` is not a reference such as `registry.example.com/team/image:tag`"
+            )
     return values
 
 
@@ -56,7 +60,14 @@ def parse_output(_context: click.Context, _parameter: click.Parameter, value: st
 @click.command()
 @request_options
 @lock_options
-@click.option("--tag", "tags", metavar="REF", multiple=True, callback=parse_tags, help="A name for the image; repeatable.")
+@click.option(
+    "--tag",
+    "tags",
+    metavar="REF",
+    multiple=True,
+    callback=parse_tags,
+    help="A name for the image; repeatable.",
+)
 @click.option(
     "--output",
     default="docker",
@@ -68,11 +79,25 @@ def parse_output(_context: click.Context, _parameter: click.Parameter, value: st
 @user_option
 @click.option("--builder", metavar="NAME", help="A buildx builder that exports to this engine.")
 @click.option("--no-cache", is_flag=True, help="Build every step again.")
-@click.option("--progress", type=click.Choice(["auto", "plain", "json"]), default="auto", show_default=True, help="On stderr.")
+@click.option(
+    "--progress",
+    type=click.Choice(["auto", "plain", "json"]),
+    default="auto",
+    show_default=True,
+    help="On stderr.",
+)
 @click.option("--no-test", is_flag=True, help="Tag the image without running the smoke checks.")
-@click.option("--suite", type=click.Choice(["quick", "full"]), default="quick", show_default=True, help="How much to test.")
+@click.option(
+    "--suite",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="How much to test.",
+)
 @click.option("--require-gpu", is_flag=True, help="Fail without GPU evidence.")
-@click.option("--report", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and junit.xml here.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and junit.xml here."
+)
 @templates_option
 @matrix_option
 @format_option
@@ -113,10 +138,11 @@ def command(
     engine = Engine.connect()
     made = locked(request, matrices, lock, base)
     names = tags or (f"{made.stack.framework}:{made.stack.tag}",)
-    context = rendered(made, templates, user)
-    tar = base_tar(made, matrices)
-    place = load(matrices).bases[made.base.name]
-    with network(default_index().address, place.suite, place.distribution) as reach:
+    matrix = load(matrices)
+    context = rendered(made, matrix, templates, user)
+    tar = base_tar(made, matrix)
+    place = matrix.bases[made.base.name]
+    with network(place, made.base.image, made.base.digest, default_index().address) as reach:
         work = Work(context, tar, reach, builder, no_cache, progress)
         image = work.build(engine)
         smoke = None
@@ -169,7 +195,11 @@ class Work:
             builder=self.builder,
             no_cache=self.no_cache,
         )
-        tell("build", f"{image.digest}, " + ("there already, nothing changed" if image.reused else "built and read back"))
+        tell(
+            "build",
+            f"{image.digest}, "
+            + ("there already, nothing changed" if image.reused else "built and read back"),
+        )
         return image
 
     def export(self, path: Path) -> str:
@@ -188,7 +218,9 @@ class Work:
     def _listener(self) -> Listener:
         from imagebuilder.cli.progress import listener
 
-        return listener("json" if self.progress == "json" else "plain" if self.progress == "plain" else "auto")
+        return listener(
+            "json" if self.progress == "json" else "plain" if self.progress == "plain" else "auto"
+        )
 
 
 def _check(output: tuple[str, Path | None], tags: tuple[str, ...], no_test: bool, wants_test: bool) -> None:

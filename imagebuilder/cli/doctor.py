@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagebuilder.doctor import Finding
+    from imagebuilder.host.reach import Answer
     from imagebuilder.matrix import Matrix
-    from imagebuilder.reach import Answer
 
 # What one build of a PyTorch image fills at its peak, rounded up: wheels in the download cache (2.5 GB),
 # layers (6 GB) and their compressed copies (2.5 GB) in the builder, the exported archive (2.5 GB) and the
@@ -61,8 +61,8 @@ def command(matrices: tuple[Path, ...], output_format: str) -> None:
 
 def questions(matrix: Matrix) -> dict[str, Callable[[], Answer]]:
     """Give what is asked of the network: the configured index, and the registry of the default base."""
+    from imagebuilder.host.reach import ask_index, probe
     from imagebuilder.index import default_index
-    from imagebuilder.reach import ask_index, probe
     from imagebuilder.registry import Reference, place_of
 
     base = next(base for base in matrix.bases.values() if base.default)

@@ -107,7 +107,7 @@ def _conditions(
     from imagebuilder.matrix.fit import MACHINES
     from imagebuilder.matrix.gpus import find_gpu
     from imagebuilder.matrix.show import Conditions
-    from imagebuilder.names import check_base, find_framework
+    from imagebuilder.resolve.names import check_base, find_framework
 
     name, spec = request.parse_framework(framework) if framework else (None, None)
     check_base(matrix, os)

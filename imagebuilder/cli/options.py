@@ -85,7 +85,9 @@ REQUEST_OPTIONS = (
         metavar="NAME[SPEC]",
         help="For example pytorch, 'pytorch==2.3.1', 'pytorch>=2.1,<2.4'.",
     ),
-    click.option("--cuda", metavar="X.Y", help="The CUDA version of the framework's build, for example 12.1."),
+    click.option(
+        "--cuda", metavar="X.Y", help="The CUDA version of the framework's build, for example 12.1."
+    ),
     click.option("--cudnn", metavar="SPEC", help="A cuDNN version or range, for example '>=9.1,<9.6'."),
     click.option("--python", metavar="X.Y", help="The Python inside the image; chooses the base."),
     click.option("--os", metavar="NAME", help="The base: debian-12, debian-13, ubuntu-22.04, ubuntu-24.04."),
@@ -93,9 +95,15 @@ REQUEST_OPTIONS = (
         "--arch", type=click.Choice(["amd64", "arm64"]), default="amd64", show_default=True, help="Platform."
     ),
     click.option(
-        "--variant", type=click.Choice(["runtime"]), default="runtime", show_default=True, help="Kind of image."
+        "--variant",
+        type=click.Choice(["runtime"]),
+        default="runtime",
+        show_default=True,
+        help="Kind of image.",
     ),
-    click.option("--gpu", "gpus", metavar="NAME|sm_XY", multiple=True, help="A GPU it must run on; repeatable."),
+    click.option(
+        "--gpu", "gpus", metavar="NAME|sm_XY", multiple=True, help="A GPU it must run on; repeatable."
+    ),
     click.option("--driver", metavar="VERSION", help="The oldest host driver it must run on."),
     click.option(
         "-r",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from imagebuilder.errors import ImgbuildError
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from imagebuilder.errors import ImgbuildError
 
 
 def say(text: str = "") -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +9,13 @@ from imagebuilder.cli.output import say, styled
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imagebuilder.lock import Lock
     from imagebuilder.matrix import Matrix
     from imagebuilder.render import BuildContext
     from imagebuilder.request import Request
-    from imagebuilder.stack import Stack
+    from imagebuilder.resolve.stack import Stack
 
 
 def tell(stage: str, text: str) -> None:
@@ -32,7 +33,7 @@ def cache_folder() -> Path:
 
 def locked(request: Request | None, matrices: Sequence[Path], path: Path | None, base: str) -> Lock:
     """Give the lock of `--lock PATH`, or resolve the request and take or make its lock beside the user."""
-    from imagebuilder.lockfile import read_lock
+    from imagebuilder.lock.files import read_lock
     from imagebuilder.matrix import load
 
     if path is not None:
@@ -52,10 +53,10 @@ def locked(request: Request | None, matrices: Sequence[Path], path: Path | None,
 
 
 def _kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str) -> Lock:
-    """Take the lock beside the user when it answers this very request, else make it, keeping what still fits."""
+    """Take the lock beside the user when it answers this request, else make it, keeping what still fits."""
     from imagebuilder.lock import lines
-    from imagebuilder.lockfile import read_lock
-    from imagebuilder.requirements import read_requirements
+    from imagebuilder.lock.files import read_lock
+    from imagebuilder.lock.requirements import read_requirements
 
     folder = Path(f"{stack.identifier}.lock")
     before = read_lock(folder) if folder.exists() else None
@@ -71,16 +72,26 @@ def _kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], ba
 
 
 def make_lock(
-    stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str, folder: Path, *, before: Lock | None
+    stack: Stack,
+    matrix: Matrix,
+    requirements: Sequence[Path],
+    base: str,
+    folder: Path,
+    *,
+    before: Lock | None,
 ) -> Lock:
     """Lock a stack and write the lock; the base and the versions of an earlier lock stay where they fit."""
     from imagebuilder.base import LockedBase, lock_base
     from imagebuilder.lock import lock
-    from imagebuilder.lockfile import write_lock
-    from imagebuilder.requirements import read_requirements
+    from imagebuilder.lock.files import write_lock
+    from imagebuilder.lock.requirements import read_requirements
 
     def base_of() -> LockedBase:
-        if before is not None and (before.stack.os, before.stack.arch) == (stack.os, stack.arch) and base in ("auto", before.base.origin):
+        if (
+            before is not None
+            and (before.stack.os, before.stack.arch) == (stack.os, stack.arch)
+            and base in ("auto", before.base.origin)
+        ):
             return before.base
         tell("lock", f"finding the base {stack.os}")
         return lock_base(
@@ -100,7 +111,11 @@ def make_lock(
     )
     write_lock(made, matrix.bases[stack.os].glibc, folder)
     count = len(made.wheels) + len(made.user_wheels)
-    tell("lock", f"{folder}: {count} wheels and {len(made.base.debs)} packages, {made.size / 2**30:.2f} GiB; base {made.base.name} {made.base.note or ''}")
+    tell(
+        "lock",
+        f"{folder}: {count} wheels and {len(made.base.debs)} packages, {made.size / 2**30:.2f} GiB; "
+        f"base {made.base.name} {made.base.note or ''}",
+    )
     return made
 
 
@@ -108,14 +123,18 @@ def read_stack(path: Path, matrix: Matrix) -> Stack:
     """Read a stack.json and see that the matrix still knows what it names; raises UsageError."""
     import json
 
-    from imagebuilder.stack import stack_from_dict
+    from imagebuilder.resolve.stack import stack_from_dict
 
     try:
         stack = stack_from_dict(json.loads(path.read_text()), str(path))
     except OSError as error:
         raise UsageError(f"cannot read `{path}`", why=error.strerror) from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"`{path}` is not a stack", why=str(error), hint="imgbuild resolve --framework pytorch -o stack.json") from error
+        raise UsageError(
+            f"`{path}` is not a stack",
+            why=str(error),
+            hint="imgbuild resolve --framework pytorch -o stack.json",
+        ) from error
     known = matrix.frameworks.get(stack.framework)
     if known is None or str(stack.version) not in known.releases or stack.os not in matrix.bases:
         raise UsageError(f"the matrix does not know {stack.identifier}", hint="imgbuild matrix show")
@@ -137,33 +156,44 @@ def resolved(request: Request, matrix: Matrix) -> Stack:
     return stack
 
 
-def base_tar(lock: Lock, matrices: Sequence[Path]) -> Path | None:
+def base_tar(lock: Lock, matrix: Matrix) -> Path | None:
     """Give the tar of a bootstrapped base, from the cache or made again; None for a base from a registry."""
     from imagebuilder.base import ensure_base
-    from imagebuilder.matrix import load
 
-    if lock.base.origin == "registry":
-        return None
-    bases = load(matrices).bases
-    if lock.base.name not in bases:
-        raise UsageError(
-            f"the matrix has no base `{lock.base.name}`", hint="imgbuild lock with the matrix that the lock was made with"
-        )
-    return ensure_base(lock.base, bases[lock.base.name], lock.stack.arch, cache_folder())
+    return ensure_base(lock.base, matrix.bases[lock.base.name], lock.stack.arch, cache_folder())
 
 
-def rendered(lock: Lock, templates: Sequence[Path], user: str) -> BuildContext:
+def rendered(lock: Lock, matrix: Matrix, templates: Sequence[Path], user: str) -> BuildContext:
     """Render a lock with the packaged templates and the user's, and lint what came out."""
     from imagebuilder.cli.reporting import packaged_checks
+    from imagebuilder.lint import check, lint_facts
     from imagebuilder.render import render
+    from imagebuilder.render.templating import load_templates
     from imagebuilder.resources import templates_path
-    from imagebuilder.templating import load_templates
 
+    if lock.base.name not in matrix.bases:
+        raise UsageError(
+            f"the matrix has no base `{lock.base.name}`",
+            hint="give `--matrix FILE` as it was given when the lock was made",
+        )
     context = render(
         lock,
         load_templates(templates_path(), templates),
         packaged_checks(),
         user="root" if user == "root" else "trainer",
     )
+    facts = lint_facts(lock, root=user == "root", gone=matrix.gone, library_paths=library_paths(matrix))
+    for warning in check(context.dockerfile, facts):
+        say(f"        warning: {warning}")
     tell("render", f"{len(context.layers)} layers of wheels")
     return context
+
+
+def library_paths(matrix: Matrix) -> dict[str, str]:
+    """Give the toolkit folder that each nvidia/cuda release puts on LD_LIBRARY_PATH, by its version."""
+    return {
+        version: release.images.library_path
+        for toolkit in matrix.toolkits.values()
+        for version, release in toolkit.releases.items()
+        if release.images is not None and release.images.library_path is not None
+    }

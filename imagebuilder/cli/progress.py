@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from imagebuilder.buildx import Amount, Event, Step
 from imagebuilder.cli.output import say
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Mode = Literal["auto", "plain", "json"]
 # Seconds between two redraws of the live view.
@@ -26,6 +28,7 @@ def listener(mode: Mode) -> Callable[[Event], None]:
 
 
 def _json(event: Event) -> None:
+    document: dict[str, object]
     if isinstance(event, Step):
         document = {"step": event.name, "state": event.state, "error": event.error}
     else:
@@ -54,6 +57,7 @@ class Plain:
         self._told: set[tuple[str, str]] = set()
 
     def __call__(self, event: Event) -> None:
+        """Take one event."""
         if not isinstance(event, Step) or not _interesting(event) or event.state == "waiting":
             return
         key = (event.id, event.state)
@@ -75,6 +79,7 @@ class Live:
         self._told: set[tuple[str, str]] = set()
 
     def __call__(self, event: Event) -> None:
+        """Take one event."""
         now = time.monotonic()
         if isinstance(event, Amount):
             self._amounts[event.step] = event

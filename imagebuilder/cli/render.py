@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 @user_option
 @templates_option
 @matrix_option
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="The folder to write; default: <identifier>-context.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="The folder to write; default: <identifier>-context.",
+)
 @format_option
 def command(
     request: Request | None,
@@ -47,11 +52,13 @@ def command(
     from imagebuilder.build import write_context
     from imagebuilder.cli.output import emit_json, say
     from imagebuilder.cli.pipeline import base_tar, locked, rendered
+    from imagebuilder.matrix import load
 
     made = locked(request, matrices, lock, base)
-    context = rendered(made, templates, user)
+    matrix = load(matrices)
+    context = rendered(made, matrix, templates, user)
     folder = output or Path(f"{made.stack.identifier}-context")
-    write_context(context, folder, base_tar(made, matrices))
+    write_context(context, folder, base_tar(made, matrix))
     if output_format == "json":
         emit_json(
             {
@@ -59,7 +66,11 @@ def command(
                 "context": str(folder),
                 "build_key": context.key,
                 "layers": [
-                    {"name": layer.name, "size": layer.size, "wheels": [wheel.filename for wheel in layer.wheels]}
+                    {
+                        "name": layer.name,
+                        "size": layer.size,
+                        "wheels": [wheel.filename for wheel in layer.wheels],
+                    }
                     for layer in context.layers
                 ],
             }

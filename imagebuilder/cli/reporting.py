@@ -1,14 +1,17 @@
-"""What `test` and `build` share: run the checks, show the table, keep the report, turn a verdict into an exit."""
+"""What `test` and `build` share: run the checks, show and keep the report, turn a verdict into an exit."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from imagebuilder.cli.output import say, styled, table
-from imagebuilder.engine import Engine
 from imagebuilder.errors import SmokeError, UsageError
 from imagebuilder.smoke import SmokeReport, Suite, junit_xml, report_to_dict, smoke
+
+if TYPE_CHECKING:
+    from imagebuilder.engine import Engine
 
 COLOURS = {"pass": "green", "fail": "red", "skip": "yellow"}
 
@@ -51,7 +54,13 @@ def _count(gpus: str) -> int | None:
 def show(report: SmokeReport) -> None:
     """Print one line a check, then what failed with its diagnosis and next step, then the verdict."""
     rows = [
-        (styled(result.status, COLOURS[result.status]), result.id, f"{result.seconds:.1f} s", result.device or "", result.summary)
+        (
+            styled(result.status, COLOURS[result.status]),
+            result.id,
+            f"{result.seconds:.1f} s",
+            result.device or "",
+            result.summary,
+        )
         for result in report.results
     ]
     say(table(rows))
@@ -85,11 +94,13 @@ def finish(report: SmokeReport, require_gpu: bool) -> None:
         return
     failed = [result.id for result in report.results if result.status == "fail"]
     if failed:
-        raise SmokeError(f"smoke checks failed: {', '.join(failed)}", hint=f"imgbuild test {report.image} --suite full")
+        raise SmokeError(
+            f"smoke checks failed: {', '.join(failed)}", hint=f"imgbuild test {report.image} --suite full"
+        )
     raise SmokeError(
         "no GPU has run this image",
         why="`--require-gpu` asks for GPU evidence and this host gave none",
-        hint=f"run `imgbuild test {report.image} --require-gpu` on a host with a GPU; `imgbuild doctor` says what is missing here",
+        hint=f"on a host with a GPU: imgbuild test {report.image} --require-gpu; here: imgbuild doctor",
     )
 
 

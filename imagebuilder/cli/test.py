@@ -26,10 +26,18 @@ def parse_gpus(_context: click.Context, _parameter: click.Parameter, value: str)
     callback=parse_gpus,
     help="GPUs to give the container; auto takes all where this host has some.",
 )
-@click.option("--suite", type=click.Choice(["quick", "full"]), default="quick", show_default=True, help="How much to run.")
+@click.option(
+    "--suite",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="How much to run.",
+)
 @click.option("--require-gpu", is_flag=True, help="Fail without GPU evidence.")
 @click.option("--user", metavar="UID[:GID]", help="Run as this user instead of the image's own.")
-@click.option("--report", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and junit.xml here.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, file_okay=False), help="Write report.json and junit.xml here."
+)
 @format_option
 def command(
     image: str,

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imagebuilder.daemon import Daemon, read_daemon
 from imagebuilder.doctor.build import build_findings
 from imagebuilder.doctor.container import container_findings
 from imagebuilder.doctor.finding import Facts, Finding
 from imagebuilder.doctor.gpu import gpu_findings
 from imagebuilder.doctor.net import net_findings
 from imagebuilder.host import LIVE, Host, this_host
-from imagebuilder.machine import Disk, find_program, read_disk, read_machine
-from imagebuilder.reach import Answer, together
-from imagebuilder.toolkit import Toolkit, read_toolkit
+from imagebuilder.host.daemon import Daemon, read_daemon
+from imagebuilder.host.machine import Disk, find_program, read_disk, read_machine
+from imagebuilder.host.reach import Answer, together
+from imagebuilder.host.toolkit import Toolkit, read_toolkit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

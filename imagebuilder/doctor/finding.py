@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from imagebuilder.daemon import Daemon
 from imagebuilder.host import Host
-from imagebuilder.machine import Disk, Machine
-from imagebuilder.toolkit import Toolkit
+from imagebuilder.host.daemon import Daemon
+from imagebuilder.host.machine import Disk, Machine
+from imagebuilder.host.toolkit import Toolkit
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from imagebuilder.reach import Answer
+    from imagebuilder.host.reach import Answer
 
 Status = Literal["ok", "warn", "fail", "skip"]
 NeededFor = Literal["build", "gpu"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagebuilder.machine import Machine
-    from imagebuilder.toolkit import Toolkit
+    from imagebuilder.host.machine import Machine
+    from imagebuilder.host.toolkit import Toolkit
 
 TOOLKIT_GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 DRIVER_GUIDE = "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/"

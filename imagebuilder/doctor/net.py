@@ -10,7 +10,7 @@ from imagebuilder.doctor.finding import Facts, Finding, Status
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.reach import Answer
+    from imagebuilder.host.reach import Answer
 
 # certificates and apt's release files are refused by a clock that is off by more than this
 _CLOCK_SECONDS = 300

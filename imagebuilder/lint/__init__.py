@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imagebuilder.dockerfile import Dockerfile, parse
 from imagebuilder.errors import UsageError
 from imagebuilder.lint import base, environment, packages, pip, steps
+from imagebuilder.lint.dockerfile import Dockerfile, parse
 from imagebuilder.lint.problem import LintFacts, Problem, Rule
 from imagebuilder.matrix.words import Cuda
 

@@ -6,14 +6,14 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from imagebuilder.dockerfile import KEYWORDS
+from imagebuilder.lint.dockerfile import KEYWORDS
 from imagebuilder.lint.problem import Found, LintFacts, Rule
 from imagebuilder.lint.reading import is_cuda_image, root_stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile
+    from imagebuilder.lint.dockerfile import Dockerfile
 
 
 def _form(dockerfile: Dockerfile, _: LintFacts) -> Iterator[Found]:

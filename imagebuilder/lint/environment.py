@@ -12,7 +12,7 @@ from imagebuilder.matrix.words import Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile
+    from imagebuilder.lint.dockerfile import Dockerfile
 
 # Folders whose CUDA libraries are found before those that the wheels bring.
 _SHADOWING = re.compile(

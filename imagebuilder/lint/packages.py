@@ -19,7 +19,7 @@ from imagebuilder.lint.reading import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile
+    from imagebuilder.lint.dockerfile import Dockerfile
 
 _DRIVER = re.compile(
     r"nvidia-(driver|utils|compute|kernel|dkms|opencl|smi|settings|headless|fabricmanager|modprobe|persistenced)\b.*"

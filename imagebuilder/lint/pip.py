@@ -11,8 +11,8 @@ from imagebuilder.lint.reading import final_runs, pip_install, runs, script, set
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile
-    from imagebuilder.shell import Command
+    from imagebuilder.lint.dockerfile import Dockerfile
+    from imagebuilder.lint.shell import Command
 
 _INDEX = re.compile(
     r"(--index-url|--extra-index-url|--find-links|--index|--default-index|--pypi-url)(=.*)?|-i|-f|-i=.*"

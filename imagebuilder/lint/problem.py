@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from imagebuilder.dockerfile import Dockerfile
+    from imagebuilder.lint.dockerfile import Dockerfile
     from imagebuilder.matrix.facts import Gone
     from imagebuilder.matrix.words import Cuda
 

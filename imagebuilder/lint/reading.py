@@ -6,12 +6,12 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
-from imagebuilder.shell import Command, commands
+from imagebuilder.lint.shell import Command, commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile, Instruction, Stage
+    from imagebuilder.lint.dockerfile import Dockerfile, Instruction, Stage
     from imagebuilder.lint.problem import LintFacts
 
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from imagebuilder.lint.problem import Found, LintFacts, Rule
 from imagebuilder.lint.reading import pip_install, runs, script, settings
-from imagebuilder.shell import commands
+from imagebuilder.lint.shell import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.dockerfile import Dockerfile
-    from imagebuilder.shell import Command
+    from imagebuilder.lint.dockerfile import Dockerfile
+    from imagebuilder.lint.shell import Command
 
 _SECRET_NAME = re.compile(
     r"(?:^|_)(TOKEN|SECRET|SECRETS|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|API_KEY|ACCESS_KEY|SECRET_KEY"

@@ -74,6 +74,7 @@ class ImageTags(Row):
     nccl: tuple[Version, ...] = ()
     seen: tuple[str, ...] = ()
     seen_on_hub: tuple[str, ...] = ()
+    library_path: str | None = None
     note: str | None = None
     src: str | None = None
 

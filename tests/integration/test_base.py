@@ -19,7 +19,7 @@ from urllib.request import urlopen
 import pytest
 
 from imagebuilder.base import LockedBase, ensure_base, lock_base
-from imagebuilder.bootstrap import cached_tar
+from imagebuilder.base.bootstrap import cached_tar
 from imagebuilder.engine import Engine
 from imagebuilder.errors import OutsideError
 from imagebuilder.matrix.facts import Base

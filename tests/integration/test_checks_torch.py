@@ -31,7 +31,8 @@ def perform(check_id: str, **context: Any) -> dict[str, Any]:
     (check,) = [check for check in catalogue.CHECKS if check.id == check_id]
     script = (
         "import json, sys; from imagebuilder.checks import child, result;"
-        "print(json.dumps(child.perform(sys.argv[1], result.Context(**json.loads(sys.argv[2]))), default=str))"
+        "context = result.Context(**json.loads(sys.argv[2]));"
+        "print(json.dumps(child.perform(sys.argv[1], context), default=str))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script, check.function, json.dumps({"device": "cpu", **context})],

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from imagebuilder.host.reach import ask_index, probe
 from imagebuilder.index import Index, default_index
-from imagebuilder.reach import ask_index, probe
 
 
 def doctor(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -12,9 +12,9 @@ from imagebuilder.base import Deb, LockedBase
 from imagebuilder.lock import Lock, Wheel
 from imagebuilder.matrix.words import Capability, Cuda, Driver, Python
 from imagebuilder.render import BuildContext, render
+from imagebuilder.render.templating import Templates, load_templates
+from imagebuilder.resolve.stack import Stack
 from imagebuilder.resources import templates_path
-from imagebuilder.stack import Stack
-from imagebuilder.templating import Templates, load_templates
 
 MIB = 2**20
 CHECKS = {"gate.py": b"# the gate\n", "__main__.py": b"# the checks\n"}

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from imagebuilder.apt import AptFolder, apt_failure, mirror_sources, read_uris
 from imagebuilder.base import Deb, LockedBase, ensure_base, lock_base
-from imagebuilder.bootstrap import RootFs, cached_tar, installed
+from imagebuilder.base.apt import AptFolder, apt_failure, mirror_sources, read_uris
+from imagebuilder.base.bootstrap import RootFs, cached_tar, installed
+from imagebuilder.base.mmdebstrap import EXCLUDES
 from imagebuilder.errors import DifferenceError, OutsideError, UsageError
 from imagebuilder.matrix.facts import Base
 from imagebuilder.matrix.words import Glibc, Python
-from imagebuilder.mmdebstrap import EXCLUDES
 from imagebuilder.registry import digest_of
 
 HASH = "0123456789abcdef" * 4
@@ -175,7 +175,7 @@ def test_another_digest_of_the_same_packages_is_a_difference(
     """Where the packages are the locked ones, the tool that made the tar is what differs: exit code 7."""
     tar = tmp_path / "base.tar"
     made = RootFs(tar=tar, digest="sha256:1", packages=(), apt=AptFolder(tmp_path, "amd64", "", b""))
-    monkeypatch.setattr("imagebuilder.bootstrap.bootstrap", lambda *words, **more: made)
+    monkeypatch.setattr("imagebuilder.base.bootstrap.bootstrap", lambda *words, **more: made)
     assert ensure_base(locked("sha256:1"), base(), "amd64", tmp_path) == tar
     with pytest.raises(DifferenceError, match="not the locked digest"):
         ensure_base(locked("sha256:2"), base(), "amd64", tmp_path)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagebuilder.checks import child, manifest
 from imagebuilder.checks.result import Context
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DOCUMENT: dict[str, Any] = {
     "identifier": "pytorch-2.4.1-cuda12.1",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import metadata
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,6 +14,9 @@ from packaging.version import Version
 
 from imagebuilder.checks import requirements
 from imagebuilder.checks.specifiers import NotEvaluated, contains
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 numbers = st.integers(0, 12)
 release = st.lists(numbers, min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
@@ -50,7 +53,7 @@ def test_specifiers_agree_with_packaging(version: str, operator: str, wanted: st
     ],
 )
 def test_markers_agree_with_packaging(marker: str) -> None:
-    """Markers that torch and its companions use are judged alike; an unknown variable is said to be unknown."""
+    """Markers that torch and its companions use are judged alike; an unknown variable is said to be one."""
     if "not_a" in marker:
         with pytest.raises(NotEvaluated, match="not_a"):
             requirements.applies(marker)
@@ -116,7 +119,7 @@ def test_missing_and_wrong_packages_are_named(tmp_path: Path) -> None:
 
 
 def test_a_local_version_satisfies_a_plain_pin(tmp_path: Path) -> None:
-    """torchvision's `torch==2.4.1` is met by 2.4.1+cu121."""
+    """Torchvision's `torch==2.4.1` is met by 2.4.1+cu121."""
     rows = [
         distribution(tmp_path, "torch", "2.4.1+cu121"),
         distribution(tmp_path, "torchvision", "0.19.1", "torch==2.4.1"),

@@ -46,7 +46,7 @@ def grandchild(context):
     return Outcome("left a process behind")
 def bad_device(context):
     import warnings
-    warnings.warn("NVIDIA B200 with CUDA capability sm_100 is not compatible with the current PyTorch installation.")
+    warnings.warn("B200 with CUDA capability sm_100 is not compatible with the current PyTorch installation.")
     return Outcome("only warned")
 """
 
@@ -112,7 +112,7 @@ def test_every_way_to_die_is_a_failed_check_and_the_rest_go_on(broken: Path) -> 
 
 @pytest.mark.parametrize("name", ["hangs", "hangs_in_c"])
 def test_a_hang_is_ended_in_time_and_shows_where_it_stood(broken: Path, name: str) -> None:
-    """A check that does not answer is ended with its children; the evidence holds the stack of its threads."""
+    """A check that does not answer is ended with its children; the evidence holds its threads' stacks."""
     started = time.monotonic()
     (result,) = run(broken, 2, name)
     assert time.monotonic() - started < 6

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from imagebuilder.credentials import Credentials, credentials
+from imagebuilder.registry.credentials import Credentials, credentials
 
 HELPER = """#!/bin/sh
 read -r host
@@ -59,7 +59,7 @@ def test_a_helper_is_asked(folder: Path) -> None:
 
 def test_a_helper_that_hangs_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A helper that waits for a person does not hang the lock."""
-    monkeypatch.setattr("imagebuilder.credentials.HELPER_SECONDS", 0.2)
+    monkeypatch.setattr("imagebuilder.registry.credentials.HELPER_SECONDS", 0.2)
     write(folder, {"credsStore": "test"})
     assert credentials("slow") is None
 

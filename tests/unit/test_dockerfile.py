@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagebuilder.dockerfile import expand, parse, unquote
-from imagebuilder.shell import commands
+from imagebuilder.lint.dockerfile import expand, parse, unquote
+from imagebuilder.lint.shell import commands
 
 
 def test_continuations_comments_and_empty_lines_are_joined() -> None:

@@ -10,15 +10,15 @@ from threading import Event
 import pytest
 from packaging.version import Version
 
-from imagebuilder.daemon import read_daemon
 from imagebuilder.doctor import Facts, Finding, examine, stops_a_build
 from imagebuilder.doctor.gpu import fact_of
 from imagebuilder.host import Host, HostGpu, this_host
-from imagebuilder.machine import Disk, find_program, read_machine
+from imagebuilder.host.daemon import read_daemon
+from imagebuilder.host.machine import Disk, find_program, read_machine
+from imagebuilder.host.reach import Answer, probe, together, without_credentials
+from imagebuilder.host.toolkit import read_toolkit
 from imagebuilder.matrix.facts import CudaMajor, DriverBranch, Floor, Gpu, Matrix
 from imagebuilder.matrix.words import Capability, Cuda, Driver
-from imagebuilder.reach import Answer, probe, together, without_credentials
-from imagebuilder.toolkit import read_toolkit
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 GIB = 1024**3

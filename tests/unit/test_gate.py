@@ -97,7 +97,8 @@ def test_an_old_driver_is_named(tmp_path: Path) -> None:
     """The kernel module's version is compared without any library of the driver."""
     line = gate.verdict(*fake(tmp_path, "nvidia0", "nvidiactl", driver="470.57.02"))
     assert line == (
-        "this host does not fit pytorch-2.4.1-cuda12.1: driver 470.57.02 is older than 525.60.13; `old-driver` would fit"
+        "this host does not fit pytorch-2.4.1-cuda12.1: driver 470.57.02 is older than 525.60.13; "
+        "`old-driver` would fit"
     )
 
 
@@ -204,7 +205,7 @@ def test_environment_and_arguments_arrive_as_given() -> None:
 
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="there is a GPU here")
 def test_modes_without_a_gpu() -> None:
-    """warn says one line and runs, strict says it and ends with 3, off is silent, another word is named."""
+    """Warn says one line and runs, strict says it and ends with 3, off is silent, another word is named."""
     warned, strict, silent, odd = (run("echo", "ran", mode=mode) for mode in (None, "strict", "off", "loud"))
     assert (warned.returncode, warned.stdout, warned.stderr.count("\n")) == (0, "ran\n", 1)
     assert (strict.returncode, strict.stdout, strict.stderr.count("\n")) == (3, "", 1)

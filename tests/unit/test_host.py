@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from imagebuilder.daemon import read_daemon
 from imagebuilder.host import HostGpu, this_host
-from imagebuilder.machine import find_program, read_disk, read_machine
+from imagebuilder.host.daemon import read_daemon
+from imagebuilder.host.machine import find_program, read_disk, read_machine
+from imagebuilder.host.nvml import read_nvml
+from imagebuilder.host.toolkit import read_toolkit
 from imagebuilder.matrix.words import Capability, Driver
-from imagebuilder.nvml import read_nvml
-from imagebuilder.toolkit import read_toolkit
 
 HOSTS = Path(__file__).parents[1] / "hosts"
 

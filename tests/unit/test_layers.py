@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from locks import MIB, make_lock, make_stack, make_wheel
 
-from imagebuilder.layers import LARGE, plan_layers
+from imagebuilder.render.layers import LARGE, plan_layers
 
 if TYPE_CHECKING:
     from imagebuilder.lock import Lock

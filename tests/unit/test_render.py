@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from locks import CHECKS, make_base, make_lock, make_stack, make_wheel, packaged, rendered
 
-from imagebuilder.dockerfile import parse
 from imagebuilder.errors import UsageError
+from imagebuilder.lint.dockerfile import parse
 from imagebuilder.render import OLDEST_TIME, render
+from imagebuilder.render.templating import Templates, load_templates
 from imagebuilder.resources import templates_path
-from imagebuilder.templating import Templates, load_templates
 
 GOLDEN = Path(__file__).parent / "golden" / "pytorch.Dockerfile"
 

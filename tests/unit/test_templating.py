@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imagebuilder.dockerfile import unquote
 from imagebuilder.errors import UsageError
-from imagebuilder.templating import MOST_TEMPLATES, Templates, load_templates, quoted, render_text
+from imagebuilder.lint.dockerfile import unquote
+from imagebuilder.render.templating import MOST_TEMPLATES, Templates, load_templates, quoted, render_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +150,9 @@ def test_the_sandbox_holds(text: str) -> None:
         "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(60) }}",
         "{% include 't.j2' %}",
         "{{ 'a' * 10**9 }}",
+        "{{ 'a' | center(10**7) }}",
+        "{% for i in range(99) %}{% for j in range(999) %}{{ 'a' | center(99) }}{% endfor %}{% endfor %}",
+        "{% extends 't.j2' %}",
         "{{ 10 ** 10 ** 10 }}",
     ],
 )

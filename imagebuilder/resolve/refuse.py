@@ -7,18 +7,24 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from imagebuilder.alternatives import alternatives, asked_releases, matched, neighbours, neighbours_of_range
 from imagebuilder.errors import UnmetError
-from imagebuilder.explain import code_source, graded, joined, source_of
 from imagebuilder.matrix.fit import MACHINES, code_on, driver_floor, driver_knows, pythons
 from imagebuilder.matrix.words import Driver
+from imagebuilder.resolve.alternatives import (
+    alternatives,
+    asked_releases,
+    matched,
+    neighbours,
+    neighbours_of_range,
+)
+from imagebuilder.resolve.explain import code_source, graded, joined, source_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagebuilder.candidates import Constraint, Space
-    from imagebuilder.names import WantedGpu
-    from imagebuilder.offers import Offer
+    from imagebuilder.resolve.candidates import Constraint, Space
+    from imagebuilder.resolve.names import WantedGpu
+    from imagebuilder.resolve.offers import Offer
 
 Fact = tuple[str, str | None]
 _SHORT = 6

@@ -13,9 +13,9 @@ from imagebuilder.errors import UnmetError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imagebuilder.clash import Known
     from imagebuilder.lock import Wheel
-    from imagebuilder.requirements import UserRequirement
+    from imagebuilder.lock.clash import Known
+    from imagebuilder.lock.requirements import UserRequirement
 
 CUDA_SUFFIX = re.compile(r"-cu(1\d)$")
 # Wheels of OpenCV that load the desktop's libGL, which no base of ours has; `-headless` ones do not.

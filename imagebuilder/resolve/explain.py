@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from imagebuilder.matrix.fit import pythons
 from imagebuilder.matrix.sources import cite
-from imagebuilder.offers import is_named
-from imagebuilder.pins import TRITON
-from imagebuilder.stack import Reason
+from imagebuilder.resolve.offers import is_named
+from imagebuilder.resolve.pins import TRITON
+from imagebuilder.resolve.stack import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imagebuilder.candidates import Candidate, Space
     from imagebuilder.matrix.facts import Build, Matrix
-    from imagebuilder.offers import Offer
+    from imagebuilder.resolve.candidates import Candidate, Space
+    from imagebuilder.resolve.offers import Offer
 
 
 def joined(words: Sequence[object], last: str = "and") -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from packaging.version import Version
 
 from imagebuilder.host import LIVE, glob, text
-from imagebuilder.machine import find_program
+from imagebuilder.host.machine import find_program
 from imagebuilder.matrix.words import Driver
 
 CDI_FOLDERS = ("etc/cdi", "var/run/cdi", "run/cdi")

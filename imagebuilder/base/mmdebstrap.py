@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from imagebuilder.apt import apt_failure, mirror_sources
+from imagebuilder.base.apt import apt_failure, mirror_sources
 from imagebuilder.errors import OutsideError
 from imagebuilder.network import ca_bundle
 

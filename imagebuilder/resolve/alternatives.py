@@ -15,8 +15,8 @@ from imagebuilder.request import Arch, command
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from imagebuilder.candidates import Candidate, Constraint, Space
-    from imagebuilder.names import WantedGpu
+    from imagebuilder.resolve.candidates import Candidate, Constraint, Space
+    from imagebuilder.resolve.names import WantedGpu
 
 Change = tuple[str, dict[str, Any]]
 Ordered = TypeVar("Ordered", Cuda, Driver, Python, Version)

@@ -15,9 +15,9 @@ from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagebuilder.apt import AptFolder, mirror_sources
 from imagebuilder.base import Deb
-from imagebuilder.mmdebstrap import RECIPE, check_host, make
+from imagebuilder.base.apt import AptFolder, mirror_sources
+from imagebuilder.base.mmdebstrap import RECIPE, check_host, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

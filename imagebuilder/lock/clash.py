@@ -10,16 +10,16 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from imagebuilder.errors import UnmetError
-from imagebuilder.explain import graded, source_of
-from imagebuilder.pins import companion_spec
-from imagebuilder.remedies import Remedy, other_release, rewritten
+from imagebuilder.lock.remedies import Remedy, other_release, rewritten
+from imagebuilder.resolve.explain import graded, source_of
+from imagebuilder.resolve.pins import companion_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from imagebuilder.lock.requirements import UserRequirement
     from imagebuilder.matrix.facts import Build, Matrix, Release
-    from imagebuilder.requirements import UserRequirement
-    from imagebuilder.stack import Stack
+    from imagebuilder.resolve.stack import Stack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from imagebuilder.matrix.fit import (
     python_fits,
     runs_on,
 )
-from imagebuilder.names import WantedGpu, check_base, find_framework, source_order, wanted_gpu
-from imagebuilder.offers import Offer, is_named, offers_of
+from imagebuilder.resolve.names import WantedGpu, check_base, find_framework, source_order, wanted_gpu
+from imagebuilder.resolve.offers import Offer, is_named, offers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imagebuilder.host.nvml import Nvml, NvmlGpu, read_nvml
 from imagebuilder.matrix.words import Capability, Driver
-from imagebuilder.nvml import Nvml, NvmlGpu, read_nvml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

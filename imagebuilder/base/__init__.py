@@ -86,7 +86,7 @@ def lock_base(
 def _from_registry(
     name: str, image: RemoteImage, arch: Arch, packages: tuple[str, ...], base: Base, engine: Engine | None
 ) -> LockedBase:
-    from imagebuilder.apt import debs_in_container
+    from imagebuilder.base.apt import debs_in_container
     from imagebuilder.engine import Engine as Docker
 
     return LockedBase(
@@ -103,7 +103,7 @@ def _from_registry(
 def _bootstrapped(
     name: str, base: Base, arch: Arch, packages: tuple[str, ...], cache: Path, note: str
 ) -> LockedBase:
-    from imagebuilder.bootstrap import bootstrap
+    from imagebuilder.base.bootstrap import bootstrap
 
     root = bootstrap(name, base, arch, cache)
     return LockedBase(
@@ -124,7 +124,7 @@ def ensure_base(locked: LockedBase, base: Base, arch: Arch, cache: Path) -> Path
     """
     if locked.origin == "registry":
         return None
-    from imagebuilder.bootstrap import bootstrap, cached_tar
+    from imagebuilder.base.bootstrap import bootstrap, cached_tar
 
     tar = cached_tar(locked.digest, cache)
     if tar is not None:

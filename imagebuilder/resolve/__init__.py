@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagebuilder.candidates import Space
 from imagebuilder.matrix.fit import driver_floor
-from imagebuilder.stack import Fallback, Reason, Stack, stack_from_dict, stack_to_dict, tag
+from imagebuilder.resolve.candidates import Space
+from imagebuilder.resolve.stack import Fallback, Reason, Stack, stack_from_dict, stack_to_dict, tag
 
 if TYPE_CHECKING:
-    from imagebuilder.candidates import Candidate
     from imagebuilder.matrix.facts import Matrix
     from imagebuilder.request import Request
+    from imagebuilder.resolve.candidates import Candidate
 
 __all__ = ["Fallback", "Reason", "Stack", "resolve", "stack_from_dict", "stack_to_dict"]
 
@@ -25,7 +25,7 @@ def resolve(request: Request, matrix: Matrix) -> Stack:
     space = Space(request, matrix)
     met = space.meeting(space.constraints)
     if not met:
-        from imagebuilder.refuse import refusal
+        from imagebuilder.resolve.refuse import refusal
 
         raise refusal(space)
     return _stack(space, next(space.candidates(met)))
@@ -33,9 +33,9 @@ def resolve(request: Request, matrix: Matrix) -> Stack:
 
 def _stack(space: Space, chosen: Candidate) -> Stack:
     """Write a candidate out as a stack."""
-    from imagebuilder.explain import reasons
-    from imagebuilder.pins import packages
-    from imagebuilder.remarks import notes
+    from imagebuilder.resolve.explain import reasons
+    from imagebuilder.resolve.pins import packages
+    from imagebuilder.resolve.remarks import notes
 
     offer, build = chosen.offer, chosen.offer.build
     exact, constraints = packages(space, chosen)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from imagebuilder.explain import joined
 from imagebuilder.matrix.fit import driver_compiles
-from imagebuilder.pins import has_triton
+from imagebuilder.resolve.explain import joined
+from imagebuilder.resolve.pins import has_triton
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.candidates import Candidate, Space
-    from imagebuilder.names import WantedGpu
-    from imagebuilder.offers import Offer
+    from imagebuilder.resolve.candidates import Candidate, Space
+    from imagebuilder.resolve.names import WantedGpu
+    from imagebuilder.resolve.offers import Offer
 
 DOUBTFUL = "CD"
 

@@ -11,9 +11,9 @@ from packaging.version import Version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagebuilder.candidates import Candidate, Space
     from imagebuilder.matrix.facts import PackageRelease, Release
     from imagebuilder.matrix.words import Python
+    from imagebuilder.resolve.candidates import Candidate, Space
 
 TRITON = "triton"
 _PIN = re.compile(r"(?P<spec>[^\[\]]*?)\s*(?P<extras>\[[^\[\]]+\])?")

@@ -6,16 +6,16 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imagebuilder.clash import why_bound
 from imagebuilder.errors import ImgbuildError, OutsideError, UnmetError
-from imagebuilder.remedies import Remedy, other_release, rewritten
+from imagebuilder.lock.clash import why_bound
+from imagebuilder.lock.remedies import Remedy, other_release, rewritten
 from imagebuilder.solver import Question, Solution, UnsatisfiableError, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imagebuilder.clash import Known
-    from imagebuilder.requirements import UserRequirement
+    from imagebuilder.lock.clash import Known
+    from imagebuilder.lock.requirements import UserRequirement
 
 # How many solves may be spent on finding the lines that clash; beyond it all of them are named.
 MOST_TRIED = 40
@@ -34,7 +34,11 @@ def solve_together(known: Known, question: Question, requirements: Sequence[User
     except UnsatisfiableError as error:
         if not requirements:
             raise _unserved(known, question, str(error)) from None
-    freed = _without_soft(question, known.soft)
+    try:
+        alone = solve(question)
+    except UnsatisfiableError as error:
+        raise _unserved(known, question, str(error)) from None
+    freed = replace(_without_soft(question, known.soft), before=alone.pylock)
     try:
         return solve(with_user(freed, requirements))
     except UnsatisfiableError as error:
@@ -77,24 +81,42 @@ def _unserved(known: Known, question: Question, text: str) -> ImgbuildError:
 
 def _explain(
     known: Known, question: Question, requirements: Sequence[UserRequirement], text: str
-) -> ImgbuildError:
-    try:
-        solve(question)
-    except UnsatisfiableError as error:
-        return _unserved(known, question, str(error))
+) -> UnmetError:
     guilty, text = _smallest_clash(question, requirements, text)
-    several = len(guilty) > 1
-    shown = " and ".join(f"`{one.text}` ({one.place})" for one in guilty)
+    what, against, hint = _verdict(known, guilty, text)
     return UnmetError(
-        f"{shown} {'cannot be met together with' if several else 'does not fit'} {known.shown}",
+        what,
         conflicts=(
             *(one.conflict for one in guilty),
             *_bounds(known, guilty),
-            {"constraint": known.shown, "fact": _short(text), "source": question.default.shown},
+            {"constraint": against, "fact": _short(text), "source": f"uv, from {question.default.shown}"},
         ),
         alternatives=tuple(_remedies(known, question, requirements, guilty, text)),
-        hint=None if several else _no_wheel(known, guilty[0], text),
+        hint=hint,
     )
+
+
+def _verdict(known: Known, guilty: Sequence[UserRequirement], text: str) -> tuple[str, str, str | None]:
+    """Give what is wrong, what the lines stand against, and the next step where no command can be given."""
+    stack = known.stack
+    shown = " and ".join(f"`{one.text}` ({one.place})" for one in guilty)
+    if len(guilty) > 1:
+        return f"{shown} cannot be met together with {known.shown}", known.shown, None
+    name = guilty[0].name
+    if f"{name} was not found" in text:
+        hint = (
+            f"check the name `{name}` in {guilty[0].place}; a private index is set with IMGBUILD_INDEX_PYPI"
+        )
+        return f"{shown} is not on the index", "the index", hint
+    found = NO_WHEEL.search(text)
+    if found:
+        hint = (
+            f"choose a version with a wheel, or make one with `python -m pip wheel --no-deps {found[1]}`, "
+            "publish it to your index and set IMGBUILD_INDEX_PYPI"
+        )
+        where = f"Python {stack.python} and {stack.arch}"
+        return f"{shown} needs a wheel of `{found[1]}` for {where}", "only wheels are taken", hint
+    return f"{shown} does not fit {known.shown}", known.shown, None
 
 
 def _bounds(known: Known, guilty: Sequence[UserRequirement]) -> Iterator[dict[str, str | None]]:
@@ -168,20 +190,6 @@ def _fitting(question: Question, guilty: Sequence[UserRequirement], one: UserReq
         return None
     version = re.search(rf'^name = "{re.escape(one.name)}"\nversion = "([^"]+)"', found.pylock, re.MULTILINE)
     return version[1] if version else None
-
-
-def _no_wheel(known: Known, one: UserRequirement, text: str) -> str | None:
-    """Say what to do about a package without a wheel for the image; None where that is not the trouble."""
-    found = NO_WHEEL.search(text)
-    if not found:
-        if f"{one.name} was not found" in text:
-            return f"check the name `{one.name}` in {one.place}; a private package needs IMGBUILD_INDEX_PYPI"
-        return None
-    return (
-        f"only wheels are taken, and {found[1]} has none for Python {known.stack.python}, {known.stack.arch}; "
-        f"choose a version that has one, or make one with `python -m pip wheel --no-deps {found[1]}`, "
-        "publish it to your index and set IMGBUILD_INDEX_PYPI"
-    )
 
 
 def _short(text: str) -> str:

@@ -19,7 +19,7 @@ from imagebuilder.errors import OutsideError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagebuilder.distribution import Session
+    from imagebuilder.registry.distribution import Session
 
 # Seconds that finding one image may take, with every retry: `auto` waits no longer before it bootstraps.
 LIMIT = 20.0
@@ -114,8 +114,8 @@ def find_image(image: str, arch: str, *, seconds: float = LIMIT) -> RemoteImage:
     Raises UsageError for a malformed reference or mirror, OutsideError with the way out for everything
     that a registry or the way to it can refuse.
     """
-    from imagebuilder.distribution import Session
-    from imagebuilder.reach import together
+    from imagebuilder.host.reach import together
+    from imagebuilder.registry.distribution import Session
 
     reference = Reference.parse(image)
     place = place_of(reference)

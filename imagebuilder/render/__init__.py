@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
 from imagebuilder.errors import UsageError
-from imagebuilder.layers import Layer, plan_layers
-from imagebuilder.stack import stack_to_dict
-from imagebuilder.templating import Templates, render_text
+from imagebuilder.render.layers import Layer, plan_layers
+from imagebuilder.render.templating import Templates, render_text
+from imagebuilder.resolve.stack import stack_to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,10 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
-from imagebuilder.credentials import Credentials, credentials
 from imagebuilder.errors import OutsideError
 from imagebuilder.network import ca_bundle
 from imagebuilder.registry import Place, digest_of, read_json
+from imagebuilder.registry.credentials import Credentials, credentials
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from imagebuilder.base import LockedBase
-    from imagebuilder.clash import Known
+    from imagebuilder.lock.clash import Known
+    from imagebuilder.lock.requirements import UserRequirement
     from imagebuilder.matrix.facts import Matrix
-    from imagebuilder.requirements import UserRequirement
+    from imagebuilder.resolve.stack import Stack
     from imagebuilder.solver import Question, Solution
-    from imagebuilder.stack import Stack
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
@@ -83,10 +83,10 @@ def lock(
     pylock.toml of an earlier lock: what still fits keeps its version. Raises UnmetError where the
     requirements clash with the stack, OutsideError where the index does not answer.
     """
-    from imagebuilder.blame import solve_together
-    from imagebuilder.clash import applying, known_of, refuse_known_clashes
-    from imagebuilder.mixture import check_hashes, check_pins, refuse_mixtures, remarks
-    from imagebuilder.pylock import write_pylock
+    from imagebuilder.lock.blame import solve_together
+    from imagebuilder.lock.clash import applying, known_of, refuse_known_clashes
+    from imagebuilder.lock.mixture import check_hashes, check_pins, refuse_mixtures, remarks
+    from imagebuilder.lock.pylock import write_pylock
 
     known = known_of(stack, matrix)
     question = _question(known, before)
@@ -146,7 +146,7 @@ def _wheels(question: Question, solution: Solution) -> tuple[Wheel, ...]:
     """Read the wheels of a solution, and ask for the sizes that an index page does not give."""
     from imagebuilder.errors import OutsideError, UsageError
     from imagebuilder.index import size_of
-    from imagebuilder.pylock import clean, read_wheels
+    from imagebuilder.lock.pylock import clean, read_wheels
 
     own = dict.fromkeys(solution.from_own, question.own.name) if question.own else {}
     try:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from imagebuilder.sandbox import Rendered
+    from imagebuilder.render.sandbox import Rendered
 
 # What a value may consist of when it enters a Dockerfile unquoted: no quotes, `$`, backslash, backquote,
 # `#`, `;`, `&`, `|`, `<`, line breaks or anything else that means something to the shell or the Dockerfile.
 PLAIN = re.compile(r"[A-Za-z0-9 .,_+:/@=()~-]*")
 QUOTABLE = re.compile(r"[^\x00-\x1f\x7f]*")
 LONGEST_TEMPLATE = 2**20
+LONGEST_VALUE = 10_000
 MOST_TEMPLATES = 1000
 
 
@@ -112,7 +113,7 @@ def _read_text(path: Path) -> bytes:
 
 def quoted(value: object) -> Rendered:
     """Quote a value for a Dockerfile instruction; raises UsageError for control characters."""
-    from imagebuilder.sandbox import Rendered
+    from imagebuilder.render.sandbox import Rendered
 
     text = str(value)
     if not QUOTABLE.fullmatch(text):
@@ -124,20 +125,22 @@ def quoted(value: object) -> Rendered:
 
 def _checked(value: object) -> object:
     """Refuse a value that could mean something to the shell or to the Dockerfile parser."""
-    from imagebuilder.sandbox import Rendered
+    from imagebuilder.render.sandbox import Rendered
 
     if isinstance(value, Rendered):
         return value
     text = str(value)
-    if not PLAIN.fullmatch(text):
+    if len(text) > LONGEST_VALUE or not PLAIN.fullmatch(text):
         raise UsageError(
             f"the value {_shown(text)} must not enter a Dockerfile",
-            why="only letters, digits and ` .,_+:/@=()~-` may; a template can quote it with `| quoted`",
+            why=f"at most {LONGEST_VALUE} letters, digits and ` .,_+:/@=()~-` may;"
+            " a template can quote it with `| quoted`",
         )
     return text
 
 
 def _shown(text: str) -> str:
+    """Give the beginning of a text for a message."""
     return repr(text if len(text) <= 100 else f"{text[:100]}...")
 
 
@@ -145,7 +148,7 @@ def render_text(templates: Templates, name: str, values: Mapping[str, Any]) -> s
     """Render one template; raises UsageError with the template's name and line where it is broken."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
-    from imagebuilder.sandbox import Sandbox, bounded
+    from imagebuilder.render.sandbox import Sandbox, bounded
 
     templates.read(name)
     environment = Sandbox(

@@ -27,7 +27,10 @@ class Rendered(str):
 
 def _concat(parts: Iterable[str]) -> Rendered:
     """Join what a block or a macro gave: each value in it was checked when it was put in."""
-    return Rendered("".join(parts))
+    text = Rendered("".join(parts))
+    if len(text) > LONGEST_TEXT:
+        raise SecurityError(f"its text is longer than {LONGEST_TEXT} characters")
+    return text
 
 
 class Sandbox(ImmutableSandboxedEnvironment):

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from imagebuilder.lock.requirements import UserRequirement
     from imagebuilder.matrix.facts import Matrix
-    from imagebuilder.requirements import UserRequirement
-    from imagebuilder.stack import Stack
+    from imagebuilder.resolve.stack import Stack
 
 Remedy = dict[str, str]
 
