@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from docker import DockerClient
     from docker.models.containers import Container
+    from docker.types import DeviceRequest
 
 # Seconds that the engine may take to answer a question; runs and builds have limits of their own.
 ANSWER_TIMEOUT = 60
@@ -171,11 +172,11 @@ class Engine:
 
     @contextmanager
     def _container(self, run: Run) -> Iterator[Container]:
-        from docker.types import DeviceRequest, Ulimit
+        from docker.types import Ulimit
 
         requests, limits = [], []
         if run.gpus is not None:
-            requests = [DeviceRequest(count=run.gpus, capabilities=[["gpu"]])]
+            requests = [self._gpu_request(run.gpus)]
             # NCCL pins memory, and its threads want the stack that NVIDIA documents for containers
             limits = [
                 Ulimit(name="memlock", soft=-1, hard=-1),
@@ -200,6 +201,20 @@ class Engine:
         finally:
             with suppress(Exception):
                 container.remove(force=True, v=True)
+
+    def _gpu_request(self, count: int) -> DeviceRequest:
+        """Ask for GPUs as this engine knows it: by the nvidia runtime, or by CDI where there is only that."""
+        from docker.types import DeviceRequest
+
+        with _engine_errors():
+            info = self._client.info()
+        devices = {device.get("ID", "") for device in info.get("DiscoveredDevices") or ()}
+        if "nvidia" not in info.get("Runtimes", {}) and any(
+            name.startswith("nvidia.com/gpu") for name in devices
+        ):
+            names = ["all"] if count < 0 else [str(number) for number in range(count)]
+            return DeviceRequest(driver="cdi", device_ids=[f"nvidia.com/gpu={name}" for name in names])
+        return DeviceRequest(count=count, capabilities=[["gpu"]])
 
     def _wait(self, container: Container, timeout: float) -> int | None:
         from requests.exceptions import ConnectionError as Disconnected

@@ -17,6 +17,7 @@ from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
+from time import sleep
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -63,13 +64,15 @@ class Index:
     """What the server serves: files by name; `asked` counts the pages and files that were fetched.
 
     `html` serves PEP 503 alone, without sizes and times, as some indexes do. `password` asks for the user
-    `user` with that password. `status` answers every request with that status.
+    `user` with that password. `status` answers every request with that status, `delay` holds each wheel
+    back for that many seconds.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
     html: bool = False
     password: str | None = None
     status: int | None = None
+    delay: float = 0.0
     url: str = ""
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -99,13 +102,18 @@ class Index:
 
 
 @contextmanager
-def serve(index: Index, *, certificate: Mapping[str, str] | None = None) -> Iterator[Index]:
-    """Serve an index on a free port of this host; `certificate` (`certfile`, `keyfile`) makes it HTTPS."""
+def serve(
+    index: Index, *, certificate: Mapping[str, str] | None = None, host: str = "127.0.0.1"
+) -> Iterator[Index]:
+    """Serve an index on a free port of an address of this host.
+
+    `certificate` (`certfile`, `keyfile`) makes it HTTPS. Containers reach the address of Docker's bridge.
+    """
 
     class Handler(_Handler):
         served = index
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer((host, 0), Handler)
     server.daemon_threads = True
     scheme = "http"
     if certificate:
@@ -115,7 +123,7 @@ def serve(index: Index, *, certificate: Mapping[str, str] | None = None) -> Iter
         scheme = "https"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    index.url = f"{scheme}://127.0.0.1:{server.server_port}/simple"
+    index.url = f"{scheme}://{host}:{server.server_port}/simple"
     try:
         yield index
     finally:
@@ -155,6 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
         if name.removesuffix(".metadata") not in files:
             return self._answer(404, b"", "text/plain", head)
         if not name.endswith(".metadata"):
+            sleep(self.served.delay)
+            if self.served.status is not None:  # it fell ill in between
+                return self._answer(self.served.status, b"", "text/plain", head)
             return self._answer(200, files[name], "application/zip", head)
         return self._answer(200, _metadata(files[name.removesuffix(".metadata")]), "text/plain", head)
 

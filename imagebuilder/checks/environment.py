@@ -91,9 +91,8 @@ def user(context: Context) -> Outcome:
     raise_all(problems, evidence)
     if os.getuid() == 0 and context.manifest is None:
         raise Skipped("runs as root; {}".format(_NO_MANIFEST), evidence=evidence)
-    return Outcome(
-        "{} (uid {}), home {} can be written".format(evidence.get("name"), os.getuid(), home), evidence
-    )
+    state = "can be written" if evidence["home can be written"] else "is read-only"
+    return Outcome("{} (uid {}), home {} {}".format(evidence["name"], os.getuid(), home, state), evidence)
 
 
 def _write_error(folder: str) -> Optional[int]:

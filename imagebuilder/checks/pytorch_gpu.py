@@ -13,8 +13,10 @@ from .pytorch_amp import set_tf32
 from .pytorch_models import relative_error, synchronize
 from .result import RUN_LINE, Context, Failed, Outcome, raise_all
 
-# Relative error (Frobenius norm) against float64: a few units in the last place, times the root of the sums.
-_BOUNDS = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
+# Relative error (Frobenius norm) against float64: a few units in the last place. In FP32 it tells FP32 from
+# TF32 (3e-4 and more); cuDNN's Winograd transforms lose a digit more than products do.
+_BOUNDS = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 4e-2}
+_CONVOLUTION_BOUNDS = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 
 def devices(context: Context) -> Outcome:
@@ -73,8 +75,7 @@ def targets(context: Context) -> Outcome:
     """Check that the wheel holds code for every GPU, and torch initialises without a warning about one."""
     import torch
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
+    with warnings.catch_warnings(record=True) as caught:  # those about capability are errors already
         if context.device == "cuda":
             torch.cuda.init()
     wheel = torch.cuda.get_arch_list() if torch.version.cuda else []
@@ -90,7 +91,12 @@ def targets(context: Context) -> Outcome:
             problems.append(_no_code(found[index], wheel))
         elif promised and found[index]["capability"] not in promised and how == "ptx":
             found[index]["note"] = "compiled from PTX at first use: the first start is slow"
-    evidence = {"wheel": wheel, "manifest": list(promised), "gpus": found}
+    evidence = {
+        "wheel": wheel,
+        "manifest": list(promised),
+        "gpus": found,
+        "warnings": [str(warning.message)[:300] for warning in caught],
+    }
     raise_all(problems, evidence)
     return Outcome("code for {} GPUs among {}".format(count, " ".join(wheel) or "no targets"), evidence)
 
@@ -145,7 +151,9 @@ def _types(torch: Any, device: str) -> List[str]:
     return ["float32", "float16", "bfloat16"] if modern else ["float32", "float16"]
 
 
-def _compare(context: Context, name: str, work: Callable[..., Dict[str, float]]) -> Outcome:
+def _compare(
+    context: Context, name: str, work: Callable[..., Dict[str, float]], bounds: Dict[str, float]
+) -> Outcome:
     """Run one computation on every device in every type, and compare with float64 on the CPU."""
     import torch
 
@@ -156,11 +164,11 @@ def _compare(context: Context, name: str, work: Callable[..., Dict[str, float]])
             errors = work(torch, device, getattr(torch, kind), context)
             evidence["{} {}".format(device, kind)] = errors
             worst = max(errors.values())
-            if not worst <= _BOUNDS[kind]:  # also when it is not a number
+            if not worst <= bounds[kind]:  # also when it is not a number
                 problems.append(
                     Failed(
                         "{} in {} on {} is off by {:.1e}".format(name, kind, device, worst),
-                        diagnosis="wrong results: the bound against float64 is {:.0e}".format(_BOUNDS[kind]),
+                        diagnosis="wrong results: the bound against float64 is {:.0e}".format(bounds[kind]),
                         next_step="try another build or driver; if it stays, the GPU is faulty",
                     )
                 )
@@ -171,7 +179,7 @@ def _compare(context: Context, name: str, work: Callable[..., Dict[str, float]])
 
 def matmul(context: Context) -> Outcome:
     """Check that products equal the float64 reference on every GPU in FP32, FP16 and BF16."""
-    return _compare(context, "matrix product", _matmul)
+    return _compare(context, "matrix product", _matmul, _BOUNDS)
 
 
 def _matmul(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:
@@ -183,7 +191,7 @@ def _matmul(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, f
 
 def convolution(context: Context) -> Outcome:
     """Check that a convolution, forward and backward, equals the float64 reference on every GPU."""
-    return _compare(context, "convolution", _convolution)
+    return _compare(context, "convolution", _convolution, _CONVOLUTION_BOUNDS)
 
 
 def _convolution(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:

@@ -137,7 +137,7 @@ def command(
     _check(output, tags, no_test, require_gpu or report is not None)
     engine = Engine.connect()
     made = locked(request, matrices, lock, base)
-    names = tags or (f"{made.stack.framework}:{made.stack.tag}",)
+    names = tags or (f"{made.stack.framework}:{made.tag}",)
     matrix = load(matrices)
     context = rendered(made, matrix, templates, user)
     tar = base_tar(made, matrix)

@@ -51,6 +51,7 @@ def command(
     """
     from imagebuilder.cli.output import emit_json, say
     from imagebuilder.cli.pipeline import make_lock, read_stack, resolved
+    from imagebuilder.lock import user_suffix
     from imagebuilder.matrix import load
 
     _check_options(context, stack_file)
@@ -64,7 +65,7 @@ def command(
             "neither `--framework` nor `--stack` is given",
             hint="imgbuild lock --framework pytorch --cuda 12.1",
         )
-    folder = output or Path(f"{stack.identifier}.lock")
+    folder = output or Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
     made = make_lock(stack, matrix, requirements, base, folder, before=None)
     for note in made.notes:
         say(f"        note: {note}")

@@ -54,11 +54,11 @@ def locked(request: Request | None, matrices: Sequence[Path], path: Path | None,
 
 def _kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str) -> Lock:
     """Take the lock beside the user when it answers this request, else make it, keeping what still fits."""
-    from imagebuilder.lock import lines
+    from imagebuilder.lock import lines, user_suffix
     from imagebuilder.lock.files import read_lock
     from imagebuilder.lock.requirements import read_requirements
 
-    folder = Path(f"{stack.identifier}.lock")
+    folder = Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
     before = read_lock(folder) if folder.exists() else None
     if (
         before is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagebuilder.cli.output import say, styled, table
@@ -11,8 +10,12 @@ from imagebuilder.errors import SmokeError, UsageError
 from imagebuilder.smoke import SmokeReport, Suite, junit_xml, report_to_dict, smoke
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from imagebuilder.engine import Engine
 
+# Seconds that the driver may take to name its GPUs.
+GPU_SEARCH = 20
 COLOURS = {"pass": "green", "fail": "red", "skip": "yellow"}
 
 
@@ -46,8 +49,11 @@ def _count(gpus: str) -> int | None:
     """Turn the option into the engine's count: -1 for all, None for no request."""
     if gpus == "auto":
         from imagebuilder.host import this_host
+        from imagebuilder.host.reach import together
 
-        return -1 if this_host(Path("/")).gpus else None
+        # a broken driver can hang whoever asks it
+        found = together({"host": this_host}, seconds=GPU_SEARCH)
+        return -1 if "host" in found and found["host"].gpus else None
     return {"all": -1, "none": None}.get(gpus, int(gpus) if gpus.isdecimal() else None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imagebuilder import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from packaging.version import Version
 
@@ -63,10 +63,20 @@ class Lock:
     tool: str
 
     @property
+    def tag(self) -> str:
+        """The default tag: the stack's, marked where the image holds requirements of the user too."""
+        return self.stack.tag + user_suffix(self.requirements)
+
+    @property
     def size(self) -> int:
         """The bytes that a build downloads: wheels and packages."""
         wheels = sum(wheel.size for wheel in (*self.wheels, *self.user_wheels))
         return wheels + sum(deb.size for deb in self.base.debs)
+
+
+def user_suffix(requirements: Sequence[object]) -> str:
+    """Give what tells an image with the user's requirements from the plain stack of the same name."""
+    return "-user" if requirements else ""
 
 
 def lock(

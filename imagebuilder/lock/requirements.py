@@ -214,7 +214,7 @@ def _parse(line: str, place: str) -> Requirement:
         if BY_ADDRESS.match(line):
             raise _by_address(line, place) from None
         raise _not_one(line, place, str(error).splitlines()[0]) from None
-    if requirement.url:
+    if requirement.url or requirement.name.endswith((".whl", ".tar.gz", ".zip")):
         raise _by_address(line, place)
     if any(one.operator == "===" for one in requirement.specifier):
         raise _not_one(line, place, "`===` compares versions as texts; write `==`")
