@@ -229,12 +229,16 @@ OUTSIDE: Sequence[tuple[str, str, str]] = (
         "imgbuild lock again to pin the present one",
     ),
 )
+UNTRUSTED = "set SSL_CERT_FILE to the CA bundle of your network: it is passed in as a build secret"
 BUILD_HINTS: Sequence[tuple[str, str]] = (
     (
         "no space left on device",
         "docker system df; docker builder prune; imgbuild doctor says how much a build needs",
     ),
-    ("certificate", "set SSL_CERT_FILE to the CA bundle of your network: it is passed in as a build secret"),
+    # pip, apt and uv, in this order
+    ("CERTIFICATE_VERIFY_FAILED", UNTRUSTED),
+    ("certificate verification failed", UNTRUSTED),
+    ("invalid peer certificate", UNTRUSTED),
     (
         "hash mismatch",
         "the index serves another file than the one locked: build again, then compare with `imgbuild lock`",
@@ -257,5 +261,12 @@ def _failure(code: int, log: _Log) -> BuildError | OutsideError:
         if sign in words and "no space left" not in words:
             return OutsideError(meaning, why="\n".join(last) or None, hint=hint)
     hint = next((hint for sign, hint in BUILD_HINTS if sign in words), "imgbuild build --progress plain ...")
-    what = f"the build failed at `{failed.name}`" if failed else f"buildx failed with exit code {code}"
+    what = f"buildx failed with exit code {code}"
+    if failed:
+        what = f"the build failed at `{_readable(failed.name)}`"
     return BuildError(what, why="\n".join(last) or None, hint=hint)
+
+
+def _readable(name: str) -> str:
+    """Leave the mounts out of a step's name, which hide what it runs."""
+    return " ".join(word for word in name.split() if not word.startswith("--mount="))

@@ -144,3 +144,15 @@ def test_the_whole_quick_suite_has_a_verdict_in_time(tmp_path: Path) -> None:
 def test_perform_never_raises() -> None:
     """A function that is not there is a failed check like any other."""
     assert child.perform("pytorch_gpu:nothing", Context())["status"] == "fail"
+
+
+def test_tf32_code_executes_on_the_cpu() -> None:
+    """The switches of TF32 exist in this torch and leave a CPU's results alone."""
+    import torch
+
+    from imagebuilder.checks import pytorch_amp
+
+    context = Context(device="cpu")
+    mode = pytorch_amp.Mode("tf32", None, False)
+    assert pytorch_amp._precision(torch, context, mode).evidence["cnn"]["gradient_error"] < 1e-5
+    assert pytorch_amp._product_error(torch, "cpu", True) < 1e-5

@@ -80,8 +80,8 @@ def test_a_folder_that_is_gone_is_named(tmp_path: object) -> None:
          "cannot be reached", "imgbuild doctor"),
         ("error: Request failed after 3 retries in 4.6s\n  cause: HTTP status server error (500)",
          "cannot be read", "imgbuild doctor"),
-        ("error: No solution found\n\nhint: An index URL (https://u:p@example.org) could not be queried due to "
-         "a lack of valid authentication credentials (401 Unauthorized)",
+        ("error: No solution found\n\nhint: An index URL (https://u:p@example.org) could not be queried, a "
+         "lack of valid authentication credentials (401 Unauthorized)",
          "wants credentials", "IMGBUILD_INDEX_PYPI"),
         ("error: No solution found\n\nhint: An index returned a 403 Forbidden error.",
          "refuses", "credentials"),
