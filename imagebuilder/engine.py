@@ -125,12 +125,11 @@ class Engine:
             self._client.images.remove(reference, noprune=False)
 
     def push(self, reference: str) -> str:
-        """Push a tag to its registry and give the digest that the registry confirmed.
+        """Push a tag to its registry and give the digest that the registry has it under.
 
         Raises OutsideError with the registry's own words.
         """
         repository, _, tag = reference.rpartition(":")
-        digest = ""
         with _engine_errors():
             for event in self._client.images.push(repository, tag=tag, stream=True, decode=True):
                 if "error" in event:
@@ -139,8 +138,8 @@ class Engine:
                         why=str(event["error"]),
                         hint=f"docker login {repository.split('/')[0]}",
                     )
-                digest = event.get("aux", {}).get("Digest", digest)
-        return digest
+            # The events of the containerd image store name no digest; the registry itself is asked.
+            return str(self._client.images.get_registry_data(reference).id)
 
     def pull(self, reference: str, platform: str) -> None:
         """Pull an image by digest for a platform such as linux/amd64; raises OutsideError."""

@@ -107,10 +107,11 @@ def smoke(
 
 
 def _verdict(results: tuple[CheckResult, ...], require_gpu: bool) -> Verdict:
-    """Give the verdict: an image that no GPU has run is not `passed`, its evidence is from the CPU alone."""
+    """Give the verdict by the rule of the checks: `passed` needs every check of `gpu`, passed on a GPU."""
     if any(result.status == "fail" for result in results):
         return "failed"
-    if any(result.group == "gpu" and result.status == "pass" for result in results):
+    gpu = [result for result in results if result.group == "gpu"]
+    if gpu and all(result.status == "pass" and result.device == "cuda" for result in gpu):
         return "passed"
     return "failed" if require_gpu else "passed without GPU evidence"
 

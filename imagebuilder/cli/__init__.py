@@ -6,14 +6,18 @@ imported when they are asked for, so that `imgbuild --help` stays fast.
 
 from __future__ import annotations
 
+import errno
+import io
 import itertools
+import os
 import sys
 from importlib import import_module
+from typing import TextIO
 
 import click
 
 from imagebuilder import __version__
-from imagebuilder.errors import ImgbuildError
+from imagebuilder.errors import ImgbuildError, OutsideError, UsageError
 
 COMMANDS = {
     "resolve": "Choose one exact stack for a request and say why.",
@@ -24,6 +28,10 @@ COMMANDS = {
     "doctor": "Look at this host and say what to fix.",
     "matrix": "Show and validate the compatibility facts.",
 }
+
+
+# How stdout fails: its reader is gone, or what it is written to takes no more.
+UNWRITTEN = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 class Commands(click.Group):
@@ -71,27 +79,64 @@ def cli(debug: bool) -> None:
 
 def main() -> None:
     """Run the command line; every failure becomes a sentence and an exit code (design: Exit codes)."""
+    _open_streams()
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except OSError as error:  # only the output is left to fail
+        code = _unwritten(error)
+    sys.exit(code)
+
+
+def _run() -> int:
     try:
         code = cli.main(prog_name="imgbuild", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        return code if isinstance(code, int) else 0
     except ImgbuildError as error:
-        sys.exit(_report(error))
+        return _report(error)
     except click.ClickException as error:
-        sys.exit(_report_usage(error))
+        return _report_usage(error)
     except (KeyboardInterrupt, click.Abort):
         sys.stderr.write("imgbuild: interrupted; nothing was left half-written\n")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+        return 130
     except Exception as error:
-        if "--debug" in sys.argv:
+        if "--debug" in sys.argv or (isinstance(error, OSError) and error.errno in UNWRITTEN):
             raise
+        if isinstance(error, OSError) and error.filename is not None:
+            return _report(OutsideError(f"`{error.filename}` cannot be used", why=error.strerror))
+        from imagebuilder.cli.output import visible
+
         sys.stderr.write(
-            f"imgbuild: internal fault: {type(error).__name__}: {error}\n"
+            f"imgbuild: internal fault: {visible(f'{type(error).__name__}: {error}')}\n"
             "  next: run it again as `imgbuild --debug ...` and report the traceback\n"
         )
-        sys.exit(1)
+        return 1
+
+
+def _open_streams() -> None:
+    """Have streams that take every text: a name need not be UTF-8, and a caller may close a stream."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, _nowhere())
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 (open until the process ends)
+
+
+def _unwritten(error: OSError) -> int:
+    """End where stdout takes no more: a reader that went away is no failure, a full disk is one."""
+    # what is still buffered must not fail once more when Python ends
+    sys.stdout = _nowhere()
+    if isinstance(error, BrokenPipeError):
+        return 0
+    from imagebuilder.cli.output import report_error
+
+    report_error(OutsideError("the output cannot be written", why=error.strerror, hint="df -h"))
+    return OutsideError.exit_code
 
 
 def _wants_json() -> bool:
@@ -105,15 +150,27 @@ def _wants_json() -> bool:
 def _report(error: ImgbuildError) -> int:
     from imagebuilder.cli.output import emit_json, report_error
 
+    error.hint = error.hint or _next_step(error)
     report_error(error)
     if _wants_json():
         emit_json(error.to_dict())
     return error.exit_code
 
 
-def _report_usage(error: click.ClickException) -> int:
-    from imagebuilder.errors import UsageError
+def _next_step(error: ImgbuildError) -> str | None:
+    """Give the step that is there when a stage knows no better one."""
+    if error.exit_code == OutsideError.exit_code:
+        return "imgbuild doctor"
+    if error.exit_code == UsageError.exit_code:
+        command = next((word for word in sys.argv[1:] if word in COMMANDS), "")
+        return " ".join(filter(None, ("imgbuild", command, "--help")))
+    return None
 
+
+def _report_usage(error: click.ClickException) -> int:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "imgbuild"
-    return _report(UsageError(error.format_message().rstrip("."), hint=f"{path} --help"))
+    # what click says where nothing is asked for is the whole help
+    said = error.format_message().rstrip(".")
+    what = "a command is missing" if said.startswith("Usage:") else said
+    return _report(UsageError(what, hint=f"{path} --help"))

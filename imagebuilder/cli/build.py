@@ -129,12 +129,14 @@ def command(
     """
     from imagebuilder.cli.output import emit_json
     from imagebuilder.cli.pipeline import base_tar, locked, rendered, tell
+    from imagebuilder.cli.termination import clean_up_on_termination
     from imagebuilder.engine import Engine
     from imagebuilder.index import default_index
     from imagebuilder.matrix import load
     from imagebuilder.network import network
 
     _check(output, tags, no_test, require_gpu or report is not None)
+    clean_up_on_termination()
     engine = Engine.connect()
     made = locked(request, matrices, lock, base)
     names = tags or (f"{made.stack.framework}:{made.tag}",)
@@ -145,9 +147,7 @@ def command(
     with network(place, made.base.image, made.base.digest, default_index().address) as reach:
         work = Work(context, tar, reach, builder, no_cache, progress)
         image = work.build(engine)
-        smoke = None
-        if not no_test:
-            smoke = _tested(engine, image, suite, require_gpu, report)
+        smoke = None if no_test else _tested(engine, image, suite, require_gpu, report)
         image = tag(engine, image, names)
         exported = {}
         if output[1] is not None:

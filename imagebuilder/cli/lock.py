@@ -49,7 +49,7 @@ def command(
     imgbuild lock --framework pytorch --cuda 12.1 -r requirements.txt
     imgbuild lock --stack stack.json -o image.lock
     """
-    from imagebuilder.cli.output import emit_json, say
+    from imagebuilder.cli.output import emit_json
     from imagebuilder.cli.pipeline import make_lock, read_stack, resolved
     from imagebuilder.lock import user_suffix
     from imagebuilder.matrix import load
@@ -67,8 +67,6 @@ def command(
         )
     folder = output or Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
     made = make_lock(stack, matrix, requirements, base, folder, before=None)
-    for note in made.notes:
-        say(f"        note: {note}")
     if output_format == "json":
         emit_json(document(made, folder))
 

@@ -109,17 +109,18 @@ def _conditions(
     from imagebuilder.matrix.show import Conditions
     from imagebuilder.resolve.names import check_base, find_framework
 
-    name, spec = request.parse_framework(framework) if framework else (None, None)
-    check_base(matrix, os)
+    name, spec = (None, None) if framework is None else request.parse_framework(framework)
+    base = None if os is None else request.parse_os(os)
+    check_base(matrix, base)
     return Conditions(
         machine=MACHINES[arch],
-        framework=find_framework(matrix, name)[0] if name else None,
+        framework=find_framework(matrix, name)[0] if name is not None else None,
         spec=spec,
-        cuda=request.parse_cuda(cuda) if cuda else None,
-        python=request.parse_python(python) if python else None,
+        cuda=None if cuda is None else request.parse_cuda(cuda),
+        python=None if python is None else request.parse_python(python),
         gpus=tuple(find_gpu(matrix, request.parse_gpu(gpu))[1] for gpu in gpus),
-        driver=request.parse_driver(driver) if driver else None,
-        base=matrix.bases[os] if os else None,
+        driver=None if driver is None else request.parse_driver(driver),
+        base=None if base is None else matrix.bases[base],
     )
 
 

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from imagebuilder.errors import ImgbuildError
 
 
+def visible(text: str) -> str:
+    """Write what is not printable as escapes: a name or a file must not steer the terminal it is shown on."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def say(text: str = "") -> None:
     """Print one line for people, on stderr."""
     sys.stderr.write(text + "\n")
@@ -20,8 +25,8 @@ def say(text: str = "") -> None:
 
 
 def emit_json(document: Any) -> None:
-    """Print the one JSON document of a command on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    """Print the one JSON document of a command on stdout; in ASCII, which every locale can write."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
 
 
 def styled(text: str, style: str, stream: IO[str] = sys.stderr) -> str:
@@ -47,8 +52,8 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
 
 def report_error(error: ImgbuildError) -> None:
     """Print what is wrong, why, and what to do next."""
-    say(f"{styled('imgbuild:', 'red')} {error.what}")
+    say(f"{styled('imgbuild:', 'red')} {visible(error.what)}")
     for label, text in (("why", error.why), ("next", error.hint)):
         for line in (text or "").splitlines():
-            say(f"  {label}: {line}" if label else f"        {line}")
+            say(f"  {label}: {visible(line)}" if label else f"        {visible(line)}")
             label = ""

@@ -116,6 +116,8 @@ def make_lock(
         f"{folder}: {count} wheels and {len(made.base.debs)} packages, {made.size / 2**30:.2f} GiB; "
         f"base {made.base.name} {made.base.note or ''}",
     )
+    for note in made.notes:
+        say(f"        note: {note}")
     return made
 
 

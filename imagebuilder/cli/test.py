@@ -55,9 +55,11 @@ def command(
     """
     from imagebuilder.cli.output import emit_json
     from imagebuilder.cli.reporting import finish, run_smoke, write_report
+    from imagebuilder.cli.termination import clean_up_on_termination
     from imagebuilder.engine import Engine
     from imagebuilder.smoke import report_to_dict
 
+    clean_up_on_termination()
     result = run_smoke(Engine.connect(), image, suite=suite, gpus=gpus, require_gpu=require_gpu, user=user)
     if report is not None:
         write_report(result, report)

@@ -89,9 +89,8 @@ def lock(
 ) -> Lock:
     """Lock a stack together with the user's requirements.
 
-    `make_base` is called after the wheels are solved, so that a clash costs no base. `before` is the
-    pylock.toml of an earlier lock: what still fits keeps its version. Raises UnmetError where the
-    requirements clash with the stack, OutsideError where the index does not answer.
+    `make_base` is called last, so that a clash costs no base. `before` is the pylock.toml of an earlier
+    lock: what still fits keeps its version. Raises UnmetError for a clash, OutsideError for the index.
     """
     from imagebuilder.lock.blame import solve_together
     from imagebuilder.lock.clash import applying, known_of, refuse_known_clashes

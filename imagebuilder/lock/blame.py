@@ -66,9 +66,10 @@ def _unserved(known: Known, question: Question, text: str) -> ImgbuildError:
     """Give the error for an index that does not serve the stack by itself."""
     index = question.own or question.default
     hint = f"imgbuild doctor; a mirror must hold every version that the stack names ({index.variable})"
-    if f"{known.stack.package} was not found" in text:
+    missing = re.search(r"(\S+) was not found in the package registry", text)
+    if missing and missing[1] in known.stack.packages:
         return OutsideError(
-            f"the index `{index.name}` has no package `{known.stack.package}`",
+            f"the index `{index.name}` has no package `{missing[1]}`",
             why=f"{index.shown}: it is not a package index, or a mirror that lacks it",
             hint=hint,
         )

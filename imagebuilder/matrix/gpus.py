@@ -44,7 +44,7 @@ def find_gpu(matrix: Matrix, text: str) -> tuple[str, Gpu]:
     partitions (MIG) are read as the whole GPU. Raises UsageError with the nearest names for anything else.
     """
     wanted = text.strip()
-    if re.fullmatch(r"(sm_|compute_)\d{2,3}[af]?|\d{1,2}\.\d", wanted.lower()):
+    if re.fullmatch(r"(sm_|compute_)[1-9]\d{1,2}[af]?|[1-9]\d?\.\d", wanted.lower()):
         return _of_capability(matrix, wanted.lower())
     names = {plain_name(called): name for name, gpu in matrix.gpus.items() for called in (name, *gpu.aliases)}
     plain = plain_name(wanted)

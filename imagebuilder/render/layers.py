@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from imagebuilder.lock import Lock, Wheel
 
@@ -55,25 +55,21 @@ def plan_layers(lock: Lock) -> tuple[Layer, ...]:
         ("requirements", "The requirements of the user", lock.user_wheels),
     ]
     return tuple(
-        Layer(
-            name=name,
-            title=title,
-            wheels=tuple(sorted(wheels, key=lambda wheel: wheel.name)),
-            index=_index(lock, name),
-        )
-        for name, title, wheels in groups
-        if tuple(wheels)
+        layer for name, title, wheels in groups for layer in _by_source(lock, name, title, tuple(wheels))
     )
+
+
+def _by_source(lock: Lock, name: str, title: str, wheels: tuple[Wheel, ...]) -> Iterator[Layer]:
+    """Give one layer for each index that serves wheels of a group: all wheels of a layer are from one."""
+    sources = sorted({wheel.source for wheel in wheels})
+    for source in sources:
+        yield Layer(
+            name=name if len(sources) == 1 else f"{name}-{source}",
+            title=title if len(sources) == 1 else f"{title}, from {source}",
+            wheels=tuple(sorted((w for w in wheels if w.source == source), key=lambda wheel: wheel.name)),
+            index=lock.sources.get(source),
+        )
 
 
 def _is_cuda(wheel: Wheel) -> bool:
     return wheel.name.startswith(("nvidia-", "cuda-"))
-
-
-def _index(lock: Lock, name: str) -> str | None:
-    """Give the index that a layer must name; None where the default index serves it."""
-    return (
-        lock.sources.get(lock.stack.source)
-        if lock.stack.source != "pypi" and name != "requirements"
-        else None
-    )

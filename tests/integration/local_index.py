@@ -8,19 +8,21 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
-from conftest import Place, docker, make_place, succeeded
+from commands import Place, docker, make_place, succeeded
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from index_server import Index, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 REQUEST = ("--framework", "pytorch", "--cuda", "12.1")
 LOCK = "tiny.lock"
@@ -69,14 +71,13 @@ class Tiny:
 
 
 @contextmanager
-def tiny_stack(folder: Path, cache: Path, uv: Path, nonce: str, *, lock: bool = True) -> Iterator[Tiny]:
+def tiny_stack(folder: Path, cache: Path, uv: Path, nonce: str) -> Iterator[Tiny]:
     """Serve a tiny stack to builds and lock it."""
     place = make_place(folder, cache)
     with serve(tiny_index(place, uv, nonce), host=bridge()) as index:
         place = place.given(IMGBUILD_INDEX_PYPI=index.url)
-        if lock:
-            done = place.imgbuild("lock", *REQUEST, "-o", LOCK)
-            assert done.returncode == 0, done.stderr
+        done = place.imgbuild("lock", *REQUEST, "-o", LOCK)
+        assert done.returncode == 0, done.stderr
         yield Tiny(index=index, place=place)
 
 
@@ -111,6 +112,6 @@ def registry(folder: Path) -> Iterator[str]:
 def manifest(host: str, repository: str, reference: str) -> tuple[str, dict[str, Any]]:
     """Ask a registry for a manifest; give its digest and itself."""
     kinds = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
-    request = Request(f"http://{host}/v2/{repository}/manifests/{reference}", headers={"Accept": kinds})  # noqa: S310
+    request = Request(f"http://{host}/v2/{repository}/manifests/{reference}", headers={"Accept": kinds})
     with urlopen(request) as answer:  # noqa: S310
         return answer.headers["Docker-Content-Digest"], json.load(answer)

@@ -20,7 +20,9 @@ MIB = 2**20
 CHECKS = {"gate.py": b"# the gate\n", "__main__.py": b"# the checks\n"}
 
 
-def make_wheel(name: str, version: str, size: int = MIB, uploaded: str | None = None) -> Wheel:
+def make_wheel(
+    name: str, version: str, size: int = MIB, uploaded: str | None = None, *, source: str = "pypi"
+) -> Wheel:
     """Give a wheel whose hash is a function of its name and version."""
     filename = f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
     return Wheel(
@@ -31,6 +33,7 @@ def make_wheel(name: str, version: str, size: int = MIB, uploaded: str | None = 
         size=size,
         sha256=sha256(filename.encode()).hexdigest(),
         uploaded=uploaded,
+        source=source,
     )
 
 

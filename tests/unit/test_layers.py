@@ -49,17 +49,23 @@ def test_a_layers_size_is_that_of_its_wheels() -> None:
     assert sizes["cuda-small"] == 2 * MIB
 
 
-def test_only_another_source_is_named() -> None:
-    """The default index is configuration; a framework's own index is named, but not for the user's layer."""
+def test_a_layer_takes_all_its_wheels_from_one_index() -> None:
+    """The default index is configuration; wheels of a framework's own index are layers that name it."""
     assert all(layer.index is None for layer in plan_layers(make_lock()))
+    own = "https://example.org/whl/cu121"
     lock = make_lock(
-        stack=make_stack(source="pytorch-cu121"),
-        sources={"pytorch-cu121": "https://example.org/whl/cu121"},
-        user_wheels=(make_wheel("einops", "0.8.0"),),
+        stack=make_stack(source="pytorch"),
+        sources={"pytorch": own},
+        wheels=(make_wheel("torch", "2.5.1", source="pytorch"), make_wheel("filelock", "3.0")),
+        user_wheels=(make_wheel("einops", "0.8.0"), make_wheel("torchvision", "0.20.1", source="pytorch")),
     )
     indexes = {layer.name: layer.index for layer in plan_layers(lock)}
-    assert indexes.pop("requirements") is None
-    assert set(indexes.values()) == {"https://example.org/whl/cu121"}
+    assert indexes == {
+        "pytorch": own,
+        "python": None,
+        "requirements-pypi": None,
+        "requirements-pytorch": own,
+    }
 
 
 @given(

@@ -168,7 +168,10 @@ def test_the_index_of_another_source_is_the_argument_of_its_layers() -> None:
     """A layer from a framework's own index names it; the user's layer does not."""
     address = "https://example.org/whl/cu121"
     lock = make_lock(
-        stack=make_stack(source="own"), sources={"own": address}, user_wheels=(make_wheel("einops", "0.8.0"),)
+        stack=make_stack(source="own"),
+        sources={"own": address},
+        wheels=(make_wheel("torch", "2.4.1", source="own"),),
+        user_wheels=(make_wheel("einops", "0.8.0"),),
     )
     stages = {stage.name: stage.instructions[-1].text for stage in parse(rendered(lock).dockerfile).stages}
     assert stages["pytorch"] == f"/run/imgbuild/install-wheels {address}"
@@ -180,7 +183,8 @@ def test_the_index_of_another_source_is_the_argument_of_its_layers() -> None:
 )
 def test_a_hostile_address_is_refused(address: str) -> None:
     """An address that the shell would act on does not get into a Dockerfile."""
-    lock = make_lock(stack=make_stack(source="own"), sources={"own": address})
+    wheels = (make_wheel("torch", "2.4.1", source="own"),)
+    lock = make_lock(stack=make_stack(source="own"), sources={"own": address}, wheels=wheels)
     with pytest.raises(UsageError, match="must not enter a Dockerfile"):
         rendered(lock)
 

@@ -56,7 +56,16 @@ REPORT = SmokeReport(
 )
 def test_a_skip_is_never_a_pass(statuses: dict[str, str], require: bool, verdict: str) -> None:
     """Without a GPU that ran the kernels the verdict says so, and fails where evidence is required."""
-    assert _verdict(tuple(result(*pair) for pair in statuses.items()), require) == verdict
+    results = tuple(result(*pair, device="cuda") for pair in statuses.items())
+    assert _verdict(results, require) == verdict
+
+
+@pytest.mark.parametrize("blind", [("pass", "cpu"), ("pass", None), ("skip", None)])
+def test_one_passed_gpu_check_is_not_enough(blind: tuple[str, str | None]) -> None:
+    """A GPU check that was skipped or ran on the CPU is not made good by another that passed on a GPU."""
+    results = (result("gpu", "pass", device="cuda"), result("gpu", blind[0], device=blind[1]))
+    assert _verdict(results, False) == "passed without GPU evidence"
+    assert _verdict(results, True) == "failed"
 
 
 @pytest.mark.parametrize(
