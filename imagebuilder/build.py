@@ -151,6 +151,14 @@ def build(
     return image
 
 
+def check_archive(path: Path) -> None:
+    """See before a long build that an archive can be written; raises UsageError."""
+    place = next((one for one in path.absolute().parents if one.exists()), Path("/"))
+    if path.is_dir() or not place.is_dir() or not os.access(place, os.W_OK):
+        why = "it is a folder" if path.is_dir() else f"`{place}` is no folder that can be written"
+        raise UsageError(f"cannot write the archive `{path}`", why=why, hint="--output oci:image.tar")
+
+
 def export_oci(
     context: BuildContext,
     path: Path,

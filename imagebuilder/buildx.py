@@ -208,7 +208,12 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 # What BuildKit and the tools in the build say, and what that means to the person who reads it.
 OUTSIDE: Sequence[tuple[str, str, str]] = (
-    ("unknown flag: --progress", "buildx is too old", "./scripts/engine"),
+    # the docker command line itself, which takes `buildx` for a plain argument where the plugin is missing
+    (
+        "unknown flag: --progress",
+        "buildx is missing",
+        "install docker-buildx (or docker-buildx-plugin)",
+    ),
     ("invalid progress mode rawjson", "buildx is older than 0.13", "./scripts/engine"),
     ("is not a docker command", "buildx is missing", "install docker-buildx (or docker-buildx-plugin)"),
     (
@@ -229,6 +234,7 @@ OUTSIDE: Sequence[tuple[str, str, str]] = (
         "imgbuild lock again to pin the present one",
     ),
 )
+CHANGED = "a file is not the one locked: build again; if it stays so, compare with a new `imgbuild lock`"
 UNTRUSTED = "set SSL_CERT_FILE to the CA bundle of your network: it is passed in as a build secret"
 BUILD_HINTS: Sequence[tuple[str, str]] = (
     (
@@ -239,10 +245,10 @@ BUILD_HINTS: Sequence[tuple[str, str]] = (
     ("CERTIFICATE_VERIFY_FAILED", UNTRUSTED),
     ("certificate verification failed", UNTRUSTED),
     ("invalid peer certificate", UNTRUSTED),
-    (
-        "hash mismatch",
-        "the index serves another file than the one locked: build again, then compare with `imgbuild lock`",
-    ),
+    # uv, pip and sha256sum, in this order
+    ("Hash mismatch", CHANGED),
+    ("DO NOT MATCH THE HASHES", CHANGED),
+    ("computed checksum did NOT match", CHANGED),
     ("exit code: 137", "the builder ran out of memory: give it more, or build with fewer parallel steps"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -78,7 +79,9 @@ def smoke(
     """
     image = engine.image(reference)
     if image is None:
-        raise OutsideError(f"the engine has no image `{reference}`", hint=f"docker pull {reference}")
+        raise OutsideError(
+            f"the engine has no image `{reference}`", hint=f"docker pull {shlex.quote(reference)}"
+        )
     arguments = ["--suite", suite, *(["--require-gpu"] if require_gpu else [])]
     outcome = engine.run(
         Run(

@@ -69,7 +69,7 @@ class Commands(click.Group):
 @click.version_option(__version__, prog_name="imgbuild")
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal fault.")
 def cli(debug: bool) -> None:
-    r"""Build reproducible GPU environment images for training: explained, locked and tested.
+    """Build reproducible GPU environment images for training: explained, locked and tested.
 
     \b
     imgbuild build --framework pytorch --cuda 12.1

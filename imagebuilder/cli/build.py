@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -119,7 +119,7 @@ def command(
     matrices: tuple[Path, ...],
     output_format: str,
 ) -> None:
-    r"""Resolve, lock, render, build and test an image; it is tagged when its checks passed.
+    """Resolve, lock, render, build and test an image; it is tagged when its checks passed.
 
     The lock is written to <identifier>.lock in the current folder and taken from there the next time.
 
@@ -127,21 +127,23 @@ def command(
     imgbuild build --framework pytorch --cuda 12.1
     imgbuild build --lock pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12.lock --tag registry.example.com/gpu:1
     """
+    from imagebuilder.build import check_archive
     from imagebuilder.cli.output import emit_json
-    from imagebuilder.cli.pipeline import base_tar, locked, rendered, tell
+    from imagebuilder.cli.pipeline import base_tar, locked, read_input, rendered, tell
     from imagebuilder.cli.termination import clean_up_on_termination
     from imagebuilder.engine import Engine
     from imagebuilder.index import default_index
-    from imagebuilder.matrix import load
     from imagebuilder.network import network
 
     _check(output, tags, no_test, require_gpu or report is not None)
+    if output[1] is not None:
+        check_archive(output[1])
     clean_up_on_termination()
+    matrix, overlaid = read_input(request, matrices, lock, templates)
     engine = Engine.connect()
     made = locked(request, matrices, lock, base)
     names = tags or (f"{made.stack.framework}:{made.tag}",)
-    matrix = load(matrices)
-    context = rendered(made, matrix, templates, user)
+    context = rendered(made, matrix, overlaid, user)
     tar = base_tar(made, matrix)
     place = matrix.bases[made.base.name]
     with network(place, made.base.image, made.base.digest, default_index().address) as reach:
@@ -155,19 +157,20 @@ def command(
     pushed = {name: engine.push(name) for name in names} if output[0] == "registry" else {}
     tell("image", f"{', '.join(names)}  {image.digest}  {image.size / 2**30:.2f} GiB compressed")
     if output_format == "json":
-        emit_json(
-            {
-                "identifier": image.identifier,
-                "digest": image.digest,
-                "tags": list(names),
-                "size": image.size,
-                "reused": image.reused,
-                "build_key": context.key,
-                "verdict": smoke.verdict if smoke else None,
-                "pushed": pushed,
-                **exported,
-            }
-        )
+        emit_json({**_document(image, context.key, smoke), "pushed": pushed, **exported})
+
+
+def _document(image: Image, key: str, smoke: SmokeReport | None) -> dict[str, Any]:
+    """Give what `--format json` says of an image."""
+    return {
+        "identifier": image.identifier,
+        "digest": image.digest,
+        "tags": list(image.tags),
+        "size": image.size,
+        "reused": image.reused,
+        "build_key": key,
+        "verdict": smoke.verdict if smoke else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def command(
     matrices: tuple[Path, ...],
     output_format: str,
 ) -> None:
-    r"""Name every byte of a stack by hash: wheels, the base, the distribution's packages.
+    """Name every byte of a stack by hash: wheels, the base, the distribution's packages.
 
     \b
     imgbuild lock --framework pytorch --cuda 12.1 -r requirements.txt
@@ -84,7 +85,7 @@ def _check_options(context: click.Context, stack_file: Path | None) -> None:
         raise UsageError(
             f"{shown} and `--stack` exclude each other",
             why="a stack.json already says what is locked",
-            hint=f"imgbuild lock --stack {stack_file}",
+            hint=f"imgbuild lock --stack {shlex.quote(str(stack_file))}",
         )
 
 

@@ -37,7 +37,7 @@ def command() -> None:
 @matrix_option
 @format_option
 def validate(file: Path | None, matrices: tuple[Path, ...], output_format: str) -> None:
-    r"""Check a complete matrix FILE (the packaged one without FILE), with `--matrix` files laid over it.
+    """Check a complete matrix FILE (the packaged one without FILE), with `--matrix` files laid over it.
 
     \b
     imgbuild matrix validate
@@ -70,7 +70,7 @@ def validate(file: Path | None, matrices: tuple[Path, ...], output_format: str) 
 @matrix_option
 @format_option
 def show(matrices: tuple[Path, ...], output_format: str, **asked: Any) -> None:
-    r"""Say what there is for a CUDA, a Python, a GPU, a driver.
+    """Say what there is for a CUDA, a Python, a GPU, a driver.
 
     \b
     imgbuild matrix show --cuda 12.1

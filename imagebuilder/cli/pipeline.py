@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagebuilder.cli.output import say, styled
+from imagebuilder.cli.output import say, styled, visible
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from imagebuilder.lock import Lock
     from imagebuilder.matrix import Matrix
     from imagebuilder.render import BuildContext
+    from imagebuilder.render.templating import Templates
     from imagebuilder.request import Request
     from imagebuilder.resolve.stack import Stack
 
 
 def tell(stage: str, text: str) -> None:
     """Print what a stage decided."""
-    say(f"{styled(stage.ljust(8), 'bold')}{text}")
+    say(f"{styled(stage.ljust(8), 'bold')}{visible(text)}")
 
 
 def cache_folder() -> Path:
@@ -31,23 +33,48 @@ def cache_folder() -> Path:
     return (Path(root) if root else Path.home() / ".cache") / "imgbuild"
 
 
+def read_input(
+    request: Request | None, matrices: Sequence[Path], path: Path | None, templates: Sequence[Path]
+) -> tuple[Matrix, Templates]:
+    """Find what is wrong with the input before an engine or an index is asked; raises as `locked` does."""
+    from imagebuilder.lock.files import read_lock
+    from imagebuilder.lock.requirements import read_requirements
+    from imagebuilder.matrix import load
+    from imagebuilder.render.templating import load_templates
+    from imagebuilder.resolve import resolve
+    from imagebuilder.resources import templates_path
+
+    matrix = load(matrices)
+    _check_one(request, path)
+    if path is not None:
+        read_lock(path)
+    elif request is not None:
+        resolve(request, matrix)
+        read_requirements(request.requirements)
+    return matrix, load_templates(templates_path(), templates)
+
+
+def _check_one(request: Request | None, path: Path | None) -> None:
+    if path is not None and request is not None:
+        raise UsageError(
+            "`--lock` and `--framework` exclude each other",
+            why="a lock already says what the image is",
+            hint=f"imgbuild build --lock {shlex.quote(str(path))}",
+        )
+    if path is None and request is None:
+        raise UsageError("`--framework` is missing", hint="imgbuild build --framework pytorch --cuda 12.1")
+
+
 def locked(request: Request | None, matrices: Sequence[Path], path: Path | None, base: str) -> Lock:
     """Give the lock of `--lock PATH`, or resolve the request and take or make its lock beside the user."""
     from imagebuilder.lock.files import read_lock
     from imagebuilder.matrix import load
 
-    if path is not None:
-        if request is not None:
-            raise UsageError(
-                "`--lock` and `--framework` exclude each other",
-                why="a lock already says what the image is",
-                hint=f"imgbuild build --lock {path}",
-            )
-        lock = read_lock(path)
+    _check_one(request, path)
+    if request is None:
+        lock = read_lock(path or Path())
         tell("lock", f"{path}: {lock.stack.identifier}")
         return lock
-    if request is None:
-        raise UsageError("`--framework` is missing", hint="imgbuild build --framework pytorch --cuda 12.1")
     matrix = load(matrices)
     return _kept_or_made(resolved(request, matrix), matrix, request.requirements, base)
 
@@ -165,13 +192,11 @@ def base_tar(lock: Lock, matrix: Matrix) -> Path | None:
     return ensure_base(lock.base, matrix.bases[lock.base.name], lock.stack.arch, cache_folder())
 
 
-def rendered(lock: Lock, matrix: Matrix, templates: Sequence[Path], user: str) -> BuildContext:
+def rendered(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> BuildContext:
     """Render a lock with the packaged templates and the user's, and lint what came out."""
     from imagebuilder.cli.reporting import packaged_checks
     from imagebuilder.lint import check, lint_facts
     from imagebuilder.render import render
-    from imagebuilder.render.templating import load_templates
-    from imagebuilder.resources import templates_path
 
     if lock.base.name not in matrix.bases:
         raise UsageError(
@@ -180,7 +205,7 @@ def rendered(lock: Lock, matrix: Matrix, templates: Sequence[Path], user: str) -
         )
     context = render(
         lock,
-        load_templates(templates_path(), templates),
+        templates,
         packaged_checks(),
         user="root" if user == "root" else "trainer",
     )

@@ -43,20 +43,19 @@ def command(
     output: Path | None,
     output_format: str,
 ) -> None:
-    r"""Write a build context: a Dockerfile as a person would write it, and the files it uses.
+    """Write a build context: a Dockerfile as a person would write it, and the files it uses.
 
     \b
     imgbuild render --lock pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12.lock -o context
     docker buildx build context
     """
     from imagebuilder.build import write_context
-    from imagebuilder.cli.output import emit_json, say
-    from imagebuilder.cli.pipeline import base_tar, locked, rendered
-    from imagebuilder.matrix import load
+    from imagebuilder.cli.output import emit_json, say, visible
+    from imagebuilder.cli.pipeline import base_tar, locked, read_input, rendered
 
+    matrix, overlaid = read_input(request, matrices, lock, templates)
     made = locked(request, matrices, lock, base)
-    matrix = load(matrices)
-    context = rendered(made, matrix, templates, user)
+    context = rendered(made, matrix, overlaid, user)
     folder = output or Path(f"{made.stack.identifier}-context")
     write_context(context, folder, base_tar(made, matrix))
     if output_format == "json":
@@ -76,4 +75,4 @@ def command(
             }
         )
     else:
-        say(f"wrote {folder}: {len(context.layers)} wheel layers, build key {context.key}")
+        say(f"wrote {visible(str(folder))}: {len(context.layers)} wheel layers, build key {context.key}")

@@ -30,13 +30,13 @@ def command(
     matrices: tuple[Path, ...],
     output_format: str,
 ) -> None:
-    r"""Choose one exact stack for a request and say why.
+    """Choose one exact stack for a request and say why.
 
     \b
     imgbuild resolve --framework pytorch --cuda 12.1
     imgbuild resolve --framework 'pytorch>=2.4' --gpu V100 --gpu A100 --driver 535.104.05 --explain
     """
-    from imagebuilder.cli.output import emit_json, say
+    from imagebuilder.cli.output import emit_json, say, visible
     from imagebuilder.matrix import load
     from imagebuilder.resolve import resolve, stack_to_dict
 
@@ -46,7 +46,7 @@ def command(
     document = stack_to_dict(stack)
     if output:
         _write(output, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-        say(f"wrote {output}")
+        say(f"wrote {visible(str(output))}")
     if output_format == "json":
         emit_json(document)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _DATES = ("released", "eol", "read")
+# Values that become a part of a command, a file's name or a Dockerfile.
+_IMAGE = re.compile(
+    r"[a-z0-9][a-z0-9.-]*(:\d{1,5})?(/[a-z0-9][a-z0-9._-]*)+(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?"
+)
+_NAME = re.compile(r"[a-z]+-[a-z0-9.]+")
+_SUITE = re.compile(r"[a-z]+")
+_DISTRIBUTIONS = ("debian", "ubuntu")
 # What the keys of a table are, by the section and the names on the way to it.
 _KEYS: Mapping[tuple[str, ...], Any] = {
     ("cuda_majors",): int,
@@ -228,7 +236,18 @@ def _bases(bases: Mapping[str, Base]) -> Iterator[Finding]:
     if bases and not defaults:
         yield Finding(("bases",), "has no default base")
     for name, base in bases.items():
+        where = ("bases", name)
         if not name.startswith(f"{base.distribution}-"):
+            yield Finding((*where, "distribution"), f"`{base.distribution}` does not begin the name `{name}`")
+        if not _NAME.fullmatch(name):
+            yield Finding(where, f"`{name}` is not the name of a base such as `debian-12`")
+        if base.distribution not in _DISTRIBUTIONS:
+            yield from dangling((*where, "distribution"), "distribution", base.distribution, _DISTRIBUTIONS)
+        if not _SUITE.fullmatch(base.suite):
             yield Finding(
-                ("bases", name, "distribution"), f"`{base.distribution}` does not begin the name `{name}`"
+                (*where, "suite"), f"`{base.suite}` is not the name of a release such as `bookworm`"
+            )
+        if not _IMAGE.fullmatch(base.image):
+            yield Finding(
+                (*where, "image"), f"`{base.image}` is not a reference such as `docker.io/library/debian:12`"
             )

@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from imagebuilder.matrix.read import Where
     from imagebuilder.matrix.words import Cuda, Target
 
+_FRAMEWORK = re.compile(r"[a-z][a-z0-9_-]*")
 _PACKAGE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+# No character that a shell or a Dockerfile acts on, no user, no query.
+_PART = r"[A-Za-z0-9._~%+:/=,-]"
+_ADDRESS = re.compile(rf"https?://{_PART}+(\{{variant\}}{_PART}*)?")
 _PIN = re.compile(r"(?P<spec>[^ \[\]]+)( \[[a-z0-9-]+(,[a-z0-9-]+)*\])?")
 
 
 def check_framework(matrix: Matrix, name: str, framework: Framework) -> Iterator[Finding]:
     """Find what is wrong with a framework."""
     where: Where = ("frameworks", name)
+    if not _FRAMEWORK.fullmatch(name):
+        yield Finding(where, f"`{name}` is not the name of a framework such as `pytorch`")
     for other, rival in matrix.frameworks.items():
         for alias in framework.aliases:
             if alias == other or (other < name and alias in rival.aliases):
                 yield Finding((*where, "aliases"), f"`{alias}` already names `{other}`")
     yield from _package((*where, "package"), framework.package)
     for index, address in framework.indexes.items():
-        if not re.fullmatch(r"https?://[^\s{}]+(\{variant\}[^\s{}]*)?", address):
+        if not _ADDRESS.fullmatch(address):
             yield Finding(
                 (*where, "indexes", index), f"`{address}` is not an address with at most one `{{variant}}`"
             )

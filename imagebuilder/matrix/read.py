@@ -137,9 +137,10 @@ class Reader:
             else:
                 self.problem(self.lines[*where, name], where, f"knows no `{name}`{_near(name, facts)}")
         partial = self.partial and _may_be_partial(where, pairs)
-        missing = [
-            name for name, fact in facts.items() if fact.required and name not in pairs and not partial
-        ]
+        needed = [name for name, fact in facts.items() if fact.required and not partial]
+        if self.partial and not where:
+            needed = ["schema"]
+        missing = [name for name in needed if name not in pairs]
         for name in missing:
             self._broken(node, where, f"lacks `{name}`")
         sound = {name: value for name, value in plain.items() if value is not _BROKEN}
@@ -162,8 +163,7 @@ class Reader:
 
 
 def _may_be_partial(where: Where, pairs: dict[str, Any]) -> bool:
-    inside = len(where) == 2 and where[0] == "frameworks" and set(pairs) == {"releases"}
-    return inside or (not where and "schema" in pairs)
+    return len(where) == 2 and where[0] == "frameworks" and set(pairs) == {"releases"}
 
 
 def _number(text: str, kind: str) -> tuple[str | None, Any]:

@@ -65,26 +65,35 @@ def _stack(space: Space, chosen: Candidate) -> Stack:
 def _fallbacks(space: Space, chosen: Candidate) -> tuple[Fallback, ...]:
     """Give the best other stacks for drivers that are too old for this one and GPUs that it has no code for.
 
-    One for each older CUDA major, then one for each compute capability that none so far serves.
+    One for each older CUDA major, then for each CUDA major one for each compute capability that none of that
+    major so far serves: a new GPU may stand on a driver that is too old for the newest CUDA. Those that need
+    the newest drivers come first.
     """
     usable = space.of_machine(chosen.offer.machine) & space.possible
     found: dict[str, Fallback] = {}
+    majors = sorted({offer.cuda.major for offer in space.offers}, reverse=True)
+    served = {
+        (major, capability)
+        for major in majors
+        if major >= chosen.offer.cuda.major
+        for capability in space.capabilities(chosen.offer)
+    }
 
-    def add(allowed: int) -> None:
-        other = _best(space, usable & allowed, chosen)
+    def add(major: int, allowed: int) -> None:
+        other = _best(space, usable & space.with_major(major) & allowed, chosen)
         if other:
             fallback = _fallback(space, other)
             found.setdefault(fallback.stack, fallback)
+            served.update((major, capability) for capability in fallback.compute_capabilities)
 
-    for major in sorted({offer.cuda.major for offer in space.offers}, reverse=True):
+    for major in majors:
         if major < chosen.offer.cuda.major:
-            add(space.with_major(major))
-    served = set(space.capabilities(chosen.offer))
+            add(major, usable)
     for capability in reversed(space.known_capabilities):
-        if capability not in served:
-            add(space.with_code(capability))
-            served.update(*(other.compute_capabilities for other in found.values()))
-    return tuple(found.values())
+        for major in majors:
+            if (major, capability) not in served:
+                add(major, space.with_code(capability))
+    return tuple(sorted(found.values(), key=lambda other: other.driver_min, reverse=True))
 
 
 def _best(space: Space, allowed: int, chosen: Candidate) -> Candidate | None:

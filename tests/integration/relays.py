@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 if TYPE_CHECKING:
@@ -84,10 +85,14 @@ def _serving(host: str, **facts: object) -> Iterator[tuple[str, list[str]]]:
 
 
 @contextmanager
-def relay(host: str, target: str) -> Iterator[tuple[str, list[str]]]:
-    """Serve what lies under an address; give the own address and the list of paths that were asked for."""
-    with _serving(host, target=target) as (address, asked):
-        yield f"http://{address}", asked
+def relay(host: str, archive: str) -> Iterator[tuple[str, list[str]]]:
+    """Serve an archive and what lies beside it on its host (its security updates) under another host.
+
+    Give the address of the copy and the list of paths that were asked for.
+    """
+    parts = urlsplit(archive)
+    with _serving(host, target=f"{parts.scheme}://{parts.netloc}") as (address, asked):
+        yield f"http://{address}{parts.path}", asked
 
 
 @contextmanager

@@ -5,15 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from shutil import rmtree
 
 import pytest
 from commands import TEST_NAMES, Place, containers, has_image, succeeded
 from local_index import LOCK, REQUEST, Tiny
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # The line of the progress at which the signal comes, and whether the index is slow at that time.
 MOMENTS = {
@@ -57,7 +53,7 @@ def _builds_of(place: Place) -> list[str]:
 
 
 @pytest.fixture
-def before(engine: None) -> Iterator[set[str]]:
+def before(engine: None) -> set[str]:
     """Give the containers that were there before."""
     return containers()
 
@@ -111,7 +107,7 @@ def test_termination(own_tiny: Tiny, before: set[str]) -> None:
     assert_clean(own_tiny.place, before)
 
 
-def test_a_killed_build_can_be_run_again(own_tiny: Tiny, tmp_path: Path) -> None:
+def test_a_killed_build_can_be_run_again(own_tiny: Tiny) -> None:
     """After SIGKILL, which nobody can clean up after, the same command still succeeds."""
     own_tiny.index.delay = 1.0
     tag = f"{TEST_NAMES}/interrupted:killed"
@@ -120,3 +116,5 @@ def test_a_killed_build_can_be_run_again(own_tiny: Tiny, tmp_path: Path) -> None
     assert code == -signal.SIGKILL
     own_tiny.index.delay = 0.0
     succeeded(own_tiny.build("--tag", tag))
+    for left in own_tiny.place.bases.glob("context-*"):
+        rmtree(left)

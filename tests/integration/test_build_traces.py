@@ -39,18 +39,27 @@ class Network:
 
 
 def authority(folder: Path, host: str) -> dict[str, str]:
-    """Make a certificate authority of one host, and its bundle with the authorities of this machine."""
-    certificate, key, bundle = folder / "ca.pem", folder / "key.pem", folder / "bundle.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", str(key),
-         "-out", str(certificate), "-subj", "/CN=imgbuild test", "-addext", f"subjectAltName=IP:{host}"],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    known = os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt"
-    others = Path(known).read_bytes() if Path(known).is_file() else b""
-    bundle.write_bytes(others + certificate.read_bytes())
-    return {"certfile": str(certificate), "keyfile": str(key), "bundle": str(bundle)}
+    """Make an authority, a certificate of it for one address, and its bundle with this machine's own ones."""
+    key, request, issuer_key = folder / "key.pem", folder / "request.pem", folder / "ca-key.pem"
+    issuer, certificate, bundle = folder / "ca.pem", folder / "certificate.pem", folder / "bundle.pem"
+    names = folder / "names"
+    names.write_text(f"subjectAltName=IP:{host}\nbasicConstraints=CA:FALSE\n")
+    new = "-newkey rsa:2048 -nodes"
+    for words in (
+        f"req -x509 {new} -days 2 -keyout {issuer_key} -out {issuer} -subj /CN=imgbuild-test-authority",
+        f"req {new} -keyout {key} -out {request} -subj /CN=imgbuild-test-index",
+        f"x509 -req -days 2 -in {request} -CA {issuer} -CAkey {issuer_key} -CAcreateserial"
+        f" -extfile {names} -out {certificate}",
+    ):
+        subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+    known = Path(os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
+    bundle.write_bytes((known.read_bytes() if known.is_file() else b"") + issuer.read_bytes())
+    return {
+        "certfile": str(certificate),
+        "keyfile": str(key),
+        "bundle": str(bundle),
+        "authority": str(issuer),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +90,7 @@ def private(
             "HTTP_PROXY": proxy_address,
             "http_proxy": proxy_address,
         }
-        lines = Path(made["certfile"]).read_text().splitlines()
+        lines = Path(made["authority"]).read_text().splitlines()
         yield Network(
             place=place.given(**variables),
             plain=plain,

@@ -1,4 +1,4 @@
-"""Images that were broken on purpose: each is a failed check with its cause, exit 6, and nothing left behind."""
+"""Images broken on purpose: each is a failed check with its cause, exit 6, and nothing left behind."""
 
 from __future__ import annotations
 

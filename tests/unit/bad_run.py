@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from guard import fenced
+
 from imagebuilder.cli import main
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 # Seconds that a refusal may take on a slow machine: bad input is found before any work is done.
 SECONDS = 10.0
@@ -40,56 +43,6 @@ class Outcome:
         return lines[0].removeprefix("imgbuild: ") if len(lines) == 1 else ""
 
 
-# What changes the file system, by the name of its audit event, and where in the event the paths are.
-CHANGES = {
-    "os.mkdir": (0,),
-    "os.rename": (0, 1),
-    "os.remove": (0,),
-    "os.rmdir": (0,),
-    "os.link": (1,),
-    "os.symlink": (1,),
-    "os.chmod": (0,),
-    "os.chown": (0,),
-    "os.truncate": (0,),
-    "shutil.rmtree": (0,),
-}
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_fences: list[Path] = []
-
-
-class EscapeError(BaseException):
-    """A run under test was about to change a file outside its own folder; nothing catches it on the way."""
-
-
-def _watch(event: str, arguments: tuple[Any, ...]) -> None:
-    """Stop a change outside the fence before it happens: bad input, run by root, must not hurt the host."""
-    if not _fences:
-        return
-    if event == "open":
-        path, _, flags = arguments
-        paths = [path] if isinstance(flags, int) and flags & WRITING else []
-    else:
-        paths = [arguments[place] for place in CHANGES.get(event, ())]
-    for path in paths:
-        if isinstance(path, str | bytes | os.PathLike):
-            real = Path(os.path.realpath(os.fsdecode(path)))
-            if not real.is_relative_to(_fences[-1]) and real != Path(os.devnull):
-                raise EscapeError(f"{event}: {real}")
-
-
-sys.addaudithook(_watch)
-
-
-@contextmanager
-def fenced(folder: Path) -> Iterator[None]:
-    """Let this process change files beneath `folder` alone."""
-    _fences.append(folder.resolve())
-    try:
-        yield
-    finally:
-        _fences.pop()
-
-
 def imgbuild(*words: str | Path, within: Path) -> Outcome:
     """Run `imgbuild WORDS...` in the current folder; it can change files beneath `within` alone.
 
@@ -112,7 +65,7 @@ def imgbuild(*words: str | Path, within: Path) -> Outcome:
             main()
         except SystemExit as end:
             code = end.code
-    out, err = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    out, err = (stream.buffer.getvalue().decode() for stream in streams)
     return Outcome(
         words=arguments,
         code=code if isinstance(code, int) else 0 if code is None else 1,
@@ -142,6 +95,7 @@ def assert_clear(outcome: Outcome, codes: Sequence[int] = REFUSED, words: Sequen
     assert "internal fault" not in outcome.stderr, shown
     assert outcome.sentence, shown
     assert not outcome.sentence.endswith("."), shown
+    assert "  next: " in outcome.stderr, shown
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", outcome.stderr), shown
     assert len(outcome.stderr) < 20_000, f"{len(outcome.stderr)} characters"
     for word in words:

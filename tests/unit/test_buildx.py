@@ -32,7 +32,7 @@ def failed(error: str, output: str = "") -> _Log:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_documents_are_read_over_one_line_or_many(indent: int | None) -> None:
-    """Version 0.13 of buildx prints documents indented, later ones on one line each; plain lines between are kept."""
+    """Version 0.13 of buildx indents documents, later ones do not; plain lines between them are kept."""
     first, second = vertex(started="t"), vertex(completed="t")
     stream = io.StringIO(
         json.dumps(first, indent=indent) + "\nWARN: odd\n" + json.dumps(second, indent=indent) + "\n"
@@ -87,6 +87,8 @@ def test_a_cancelled_sibling_is_not_the_culprit() -> None:
     [
         ("write /x: no space left on device", BuildError, "prune"),
         ("SSL: CERTIFICATE_VERIFY_FAILED certificate verify failed", BuildError, "SSL_CERT_FILE"),
+        ("Hash mismatch for `torch==2.4.1`", BuildError, "not the one locked"),
+        ("sha256sum: WARNING: 1 computed checksum did NOT match", BuildError, "not the one locked"),
         ("exit code: 137", BuildError, "memory"),
         ("toomanyrequests: rate limit", OutsideError, "docker login"),
         ("manifest unknown", OutsideError, "imgbuild lock"),
@@ -103,7 +105,7 @@ def test_known_causes_have_a_next_step(words: str, kind: type, hint: str) -> Non
 @pytest.mark.parametrize(
     ("line", "meaning"),
     [
-        ("unknown flag: --progress", "buildx is too old"),
+        ("unknown flag: --progress", "buildx is missing"),
         ("docker: 'buildx' is not a docker command.", "buildx is missing"),
         ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock", "no Docker engine answers"),
     ],

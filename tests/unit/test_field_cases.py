@@ -1,16 +1,28 @@
-"""Requests from public threads, as far as the resolver answers them: what it must choose, refuse and say."""
+"""Requests and hosts from public threads: what is chosen, refused and said, by the numbers of the cases."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from packaging.version import Version
 
+from imagebuilder.checks import shm
+from imagebuilder.cli.pipeline import library_paths
+from imagebuilder.engine.faults import next_step
 from imagebuilder.errors import UnmetError
+from imagebuilder.lint import LintFacts, Problem, lint
+from imagebuilder.lock.clash import applying, known_of, refuse_known_clashes
+from imagebuilder.lock.requirements import read_requirements
 from imagebuilder.matrix import Matrix, load
+from imagebuilder.matrix.words import Cuda
 from imagebuilder.request import parse_request
 from imagebuilder.resolve import Stack, resolve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIGEST = "sha256:" + "a" * 64
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +41,28 @@ def refusal_of(matrix: Matrix, framework: str, **options: Any) -> UnmetError:
     with pytest.raises(UnmetError) as caught:
         stack_of(matrix, framework, **options)
     return caught.value
+
+
+def clash_of(matrix: Matrix, folder: Path, line: str, framework: str, **options: Any) -> UnmetError:
+    """Give the refusal of a requirement beside a stack, before any index is asked."""
+    path = folder / "requirements.txt"
+    path.write_text(line + "\n")
+    known = known_of(stack_of(matrix, framework, **options), matrix)
+    with pytest.raises(UnmetError) as caught:
+        refuse_known_clashes(known, applying(read_requirements([path]), known, "x86_64"))
+    return caught.value
+
+
+def linted(matrix: Matrix, image: str, cuda: str, *lines: str) -> list[Problem]:
+    """Lint an image on a base of NVIDIA's, or a plain one, whose wheels bring a CUDA."""
+    text = "\n".join([f"FROM {image}@{DIGEST}", *lines, "USER 1000", "ENTRYPOINT []"])
+    facts = LintFacts(
+        gone=matrix.gone,
+        library_paths=library_paths(matrix),
+        cuda=Cuda.parse(cuda),
+        floor=Cuda.parse(f"{Cuda.parse(cuda).major}.0"),
+    )
+    return list(lint(text + "\n", facts))
 
 
 def commands(error: UnmetError) -> list[str]:
@@ -75,6 +109,15 @@ def test_3_numpy_ceiling_of_an_old_release(matrix: Matrix) -> None:
     assert stack.constraints["numpy"] == "<2"
     assert any(reason.fact == "numpy" and "NumPy 1 ABI" in reason.because for reason in stack.reasons)
     assert Version(stack_of(matrix, "pytorch==2.3.0").packages["numpy"]) >= Version("2")
+
+
+def test_3_numpy_2_beside_it_is_refused(matrix: Matrix, tmp_path: Path) -> None:
+    """securefederatedai/openfl#999: what an index accepts is refused, with the first torch for NumPy 2."""
+    error = clash_of(matrix, tmp_path, "numpy>=2", "pytorch==2.2.2", cuda="12.1", python="3.11")
+    assert "`numpy>=2`" in error.what
+    assert "NumPy 1 ABI" in str(error.conflicts)
+    assert "numpy<2" in commands(error)[0]
+    assert "'pytorch>=2.3.0'" in commands(error)[1]
 
 
 def test_4_rtx_5090_and_torch_2_5(matrix: Matrix) -> None:
@@ -125,6 +168,14 @@ def test_14_companions_are_pinned_to_the_release(matrix: Matrix) -> None:
     assert found == {version: f"=={companion}" for version, companion in right.items()}
 
 
+def test_14_another_torchvision_is_refused(matrix: Matrix, tmp_path: Path) -> None:
+    """vladmandic/sdnext#3531: torchvision 0.18.1 belongs to torch 2.3.1, 0.19.1 to this one."""
+    error = clash_of(matrix, tmp_path, "torchvision==0.18.1", "pytorch==2.4.1")
+    assert "does not fit `torchvision==0.19.1`" in error.what
+    assert "torchvision 0.19.1 is made for" in str(error.conflicts) or "==0.19.1" in str(error.conflicts)
+    assert "pytorch==2.3.1" in commands(error)[1]
+
+
 def test_18_gh200_gets_no_cpu_only_wheel(matrix: Matrix) -> None:
     """pytorch/pytorch#160162: 2.10.0 for aarch64 is CPU-only on PyPI; the other index has GPU builds."""
     stack = stack_of(matrix, "pytorch==2.10.0", arch="arm64", gpus=["GH200"])
@@ -150,3 +201,68 @@ def test_23_driver_525_and_cuda_12_4(matrix: Matrix) -> None:
     assert any("error 222" in note for note in stack.notes)
     newer = stack_of(matrix, "pytorch==2.5.1", cuda="12.4", gpus=["RTX 3060"], driver="550.54.14")
     assert not any("error 222" in note for note in newer.notes)
+
+
+@pytest.mark.parametrize("tag", ["12.4.1-runtime-ubuntu22.04", "12.6.3-runtime-ubuntu22.04"])
+def test_23_a_base_of_nvidia_brings_compat_and_a_gate(matrix: Matrix, tag: str) -> None:
+    """NVIDIA/nvidia-container-toolkit#152: its gate must be replaced, its cuda-compat is warned of."""
+    found = {problem.rule: problem for problem in linted(matrix, f"nvidia/cuda:{tag}", "12.4")}
+    assert found["require-cuda"].level == "error"
+    assert found["cuda-twice"].level == "warning"
+    assert "error 804 on GeForce" in str(found["cuda-twice"])
+    gated = linted(matrix, f"nvidia/cuda:{tag}", "12.4", 'ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"')
+    assert [problem.rule for problem in gated] == ["cuda-twice"]
+
+
+@pytest.mark.parametrize(
+    ("image", "cuda", "level"),
+    [
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04", "12.9", "error"),
+        ("nvidia/cuda:12.8.1-runtime-ubuntu24.04", "12.8", "warning"),
+        ("ubuntu:24.04", "12.8", None),
+    ],
+)
+def test_28_the_base_shadows_the_wheels(matrix: Matrix, image: str, cuda: str, level: str | None) -> None:
+    """jax-ml/jax#17497: an older CUDA of the base is an error, the same a warning, a plain base is right."""
+    gate = 'ENV NVIDIA_REQUIRE_CUDA="cuda>=12.0"'
+    found = [one for one in linted(matrix, image, cuda, gate) if one.rule == "library-path"]
+    assert [one.level for one in found] == ([level] if level else [])
+    assert all("`/usr/local/cuda/lib64`" in one.what for one in found)
+    reset = linted(matrix, image, cuda, gate, "ENV LD_LIBRARY_PATH=")
+    assert not any(one.rule == "library-path" for one in reset)
+
+
+def test_28_every_base_that_sets_the_path_is_known(matrix: Matrix) -> None:
+    """pytorch/pytorch#152783: the bases that put their toolkit first are facts, 12.8.0 is none of them."""
+    known = {"12.8.1", "12.9.0", "12.9.1", "13.0.0", "13.0.1", "13.0.2", "13.1.0"}
+    assert set(library_paths(matrix)) == known
+
+
+@pytest.mark.parametrize(
+    ("words", "step"),
+    [
+        (
+            'could not select device driver "" with capabilities: [[gpu]]',
+            "nvidia-ctk runtime configure --runtime=docker",
+        ),
+        ("unknown or invalid runtime name: nvidia", "nvidia-ctk runtime configure --runtime=docker"),
+        (
+            "CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=all",
+            "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+        ),
+    ],
+)
+def test_29_the_engines_words_for_no_gpu_runtime(words: str, step: str) -> None:
+    """NVIDIA/nvidia-docker#1034: the three ways in which an engine has no GPU each have their command."""
+    assert step in next_step(words)
+
+
+def test_30_two_gpus_with_64_mb_of_shared_memory() -> None:
+    """NVIDIA/nccl#342: a failure with the run line, before NCCL is started; with 1 GiB it is none."""
+    problem = shm.too_small(64 << 20, 2)
+    assert problem
+    assert "64 MiB, 2 GPUs want 1024 MiB" in problem.summary
+    assert problem.next_step == (
+        "docker run --gpus all --shm-size=1g --ulimit memlock=-1 --ulimit stack=67108864 IMAGE"
+    )
+    assert shm.too_small(1 << 30, 2) is None

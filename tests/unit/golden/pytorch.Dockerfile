@@ -1,7 +1,7 @@
 # pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12
 # Rendered by imgbuild 0.1.0. Build it by hand, to the same digest, with:
 #   docker buildx build --provenance=false --build-arg SOURCE_DATE_EPOCH=1725476400 \
-#     --output type=image,name=NAME,oci-mediatypes=true,compression=zstd,compression-level=7,force-compression=true .
+#     --output type=image,name=pytorch:2.4.1-cuda12.1-cudnn9-py3.11-debian12,oci-mediatypes=true,compression=zstd,compression-level=7,force-compression=true .
 # A private CA and a package mirror come in as build secrets (`ca`, `index`, `apt`) and stay out of the image.
 FROM scratch AS base
 ADD base.tar /

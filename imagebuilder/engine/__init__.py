@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imagebuilder.engine.faults import engine_errors, short
 from imagebuilder.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Engine:
             client = docker.DockerClient(**_endpoint(), timeout=ANSWER_TIMEOUT)
             info = client.info()
         except (DockerException, OSError) as error:
-            raise OutsideError("no Docker engine answers", why=_short(error), hint=INSTALL_HINT) from error
+            raise OutsideError("no Docker engine answers", why=short(error), hint=INSTALL_HINT) from error
         if "io.containerd.snapshotter.v1" not in str(info.get("DriverStatus", "")):
             raise OutsideError(
                 "the Docker engine does not use the containerd image store",
@@ -98,7 +99,7 @@ class Engine:
         from docker.errors import ImageNotFound
 
         try:
-            with _engine_errors():
+            with engine_errors():
                 image = self._client.images.get(reference)
         except ImageNotFound:
             return None
@@ -106,7 +107,7 @@ class Engine:
 
     def images_labelled(self, label: str, value: str) -> list[EngineImage]:
         """Give the tagged images that carry a label."""
-        with _engine_errors():
+        with engine_errors():
             return [
                 _image(image) for image in self._client.images.list(filters={"label": f"{label}={value}"})
             ]
@@ -114,7 +115,7 @@ class Engine:
     def tag(self, digest: str, reference: str) -> None:
         """Give an image one more tag; a tag of that name moves."""
         repository, _, tag = reference.rpartition(":")
-        with _engine_errors():
+        with engine_errors():
             self._client.images.get(digest).tag(repository, tag)
 
     def remove(self, reference: str) -> None:
@@ -130,7 +131,7 @@ class Engine:
         Raises OutsideError with the registry's own words.
         """
         repository, _, tag = reference.rpartition(":")
-        with _engine_errors():
+        with engine_errors():
             for event in self._client.images.push(repository, tag=tag, stream=True, decode=True):
                 if "error" in event:
                     raise OutsideError(
@@ -143,7 +144,7 @@ class Engine:
 
     def pull(self, reference: str, platform: str) -> None:
         """Pull an image by digest for a platform such as linux/amd64; raises OutsideError."""
-        with _engine_errors():
+        with engine_errors():
             self._client.images.pull(reference, platform=platform)
 
     def run(self, run: Run) -> Outcome:
@@ -153,12 +154,12 @@ class Engine:
         """
         with self._container(run) as container:
             if run.files:
-                with _engine_errors():
+                with engine_errors():
                     container.put_archive(run.files_at, _archive(run.files))
-            with _engine_errors():
+            with engine_errors():
                 container.start()
             exit_code = self._wait(container, run.timeout)
-            with _engine_errors():
+            with engine_errors():
                 logs = container.logs(tail=2000).decode(errors="replace")
                 container.reload()
                 out_of_memory = bool(container.attrs["State"].get("OOMKilled"))
@@ -181,7 +182,7 @@ class Engine:
                 Ulimit(name="memlock", soft=-1, hard=-1),
                 Ulimit(name="stack", soft=1 << 26, hard=1 << 26),
             ]
-        with _engine_errors():
+        with engine_errors():
             container = self._client.containers.create(
                 run.image,
                 list(run.command),
@@ -205,7 +206,7 @@ class Engine:
         """Ask for GPUs as this engine knows it: by the nvidia runtime, or by CDI where there is only that."""
         from docker.types import DeviceRequest
 
-        with _engine_errors():
+        with engine_errors():
             info = self._client.info()
         devices = {device.get("ID", "") for device in info.get("DiscoveredDevices") or ()}
         if "nvidia" not in info.get("Runtimes", {}) and any(
@@ -220,7 +221,7 @@ class Engine:
         from requests.exceptions import ReadTimeout
 
         try:
-            with _engine_errors():
+            with engine_errors():
                 return int(container.wait(timeout=timeout)["StatusCode"])
         except (ReadTimeout, Disconnected):
             with suppress(Exception):
@@ -233,7 +234,7 @@ class Engine:
         if path is None:
             return None
         try:
-            with _engine_errors():
+            with engine_errors():
                 stream, _ = container.get_archive(path)
                 packed = io.BytesIO(b"".join(stream))
         except NotFound:
@@ -255,47 +256,6 @@ def _endpoint() -> dict[str, Any]:
 
     context = ContextAPI.get_current_context()
     return {"base_url": context.Host} if context is not None and context.Host else {}
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Turn the SDK's errors into OutsideError; what a caller handles itself passes through."""
-    from docker.errors import APIError, DockerException, NotFound
-    from requests.exceptions import ReadTimeout, RequestException
-
-    try:
-        yield
-    except (NotFound, ReadTimeout):
-        raise
-    except APIError as error:
-        raise OutsideError(
-            "the Docker engine refused", why=_short(error.explanation or error), hint=_hint(str(error))
-        ) from error
-    except (DockerException, RequestException, OSError) as error:
-        raise OutsideError(
-            "the Docker engine stopped answering", why=_short(error), hint="imgbuild doctor"
-        ) from error
-
-
-# The engine's own words for a host that cannot give a container its GPUs (failure modes A3 and A10).
-TOOLKIT_HINT = (
-    "install nvidia-container-toolkit, `nvidia-ctk runtime configure --runtime=docker`, restart Docker"
-)
-START_HINTS = {
-    "could not select device driver": TOOLKIT_HINT,
-    "unknown or invalid runtime name": TOOLKIT_HINT,
-    "unresolvable CDI devices": "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-    "no space left on device": "docker system df; docker builder prune",
-    "unauthorized": "docker login",
-}
-
-
-def _hint(text: str) -> str:
-    return next((hint for words, hint in START_HINTS.items() if words in text), "imgbuild doctor")
-
-
-def _short(error: object) -> str:
-    return " ".join(str(error).split())[:300]
 
 
 def _image(image: Any) -> EngineImage:
