@@ -9,6 +9,7 @@ import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.buildx import Invocation, Listener
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from imagebuilder.network import Network
 
+# What a context has at its top; a folder with anything else is somebody's own and is never replaced.
+HELD = frozenset(
+    {".dockerignore", "Dockerfile", "base.tar", "debs.txt", "metadata", "scripts", "uv.txt", "wheels"}
+)
 READ_BACK_TIMEOUT = 120
 READ_BACK = (
     "import importlib.metadata as m, json, sys;"
@@ -51,11 +56,7 @@ def write_context(context: BuildContext, folder: Path, base_tar: Path | None) ->
 
     Raises UsageError where the place is taken by something that is not a context, or cannot be written.
     """
-    if folder.exists() and not (folder / "Dockerfile").is_file() and any(_entries(folder)):
-        raise UsageError(
-            f"`{folder}` is there already and is not a build context",
-            hint=f"imgbuild render -o {folder}-context ...",
-        )
+    refuse_taken(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as beside:
@@ -64,6 +65,21 @@ def write_context(context: BuildContext, folder: Path, base_tar: Path | None) ->
             if folder.exists():
                 folder.rename(Path(beside, "old"))
             staged.rename(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write the build context `{folder}`", why=error.strerror) from error
+
+
+def refuse_taken(folder: Path) -> None:
+    """See that a context may be written in this place; raises UsageError where something else is there."""
+    try:
+        held = {path.name for path in _entries(folder)} if folder.exists() else set()
+        if held and ("Dockerfile" not in held or held - HELD):
+            foreign = ", ".join(f"`{name}`" for name in sorted(held - HELD)[:3])
+            raise UsageError(
+                f"`{folder}` is there already and is not a build context",
+                why=f"it holds {foreign}, which would be lost" if foreign else "it has no `Dockerfile`",
+                hint=f"imgbuild render -o {quote(f'{folder}-context')} ...",
+            )
     except OSError as error:
         raise UsageError(f"cannot write the build context `{folder}`", why=error.strerror) from error
 

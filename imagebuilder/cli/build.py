@@ -52,7 +52,9 @@ def parse_output(_context: click.Context, _parameter: click.Parameter, value: st
     kind, _, path = value.partition(":")
     if value in ("docker", "registry"):
         return value, None
-    if kind == "oci" and path and "," not in path and "\0" not in path:
+    if kind == "oci" and path and "," not in path and path.isprintable():
+        if Path(path).exists() and not Path(path).is_file():
+            raise click.BadParameter(f"`{path}` is there already and is not a file")
         return kind, Path(path)
     raise click.BadParameter(f"`{value}` is not `docker`, `oci:PATH` or `registry`")
 

@@ -53,6 +53,7 @@ def command(
     from imagebuilder.cli.output import emit_json
     from imagebuilder.cli.pipeline import make_lock, read_stack, resolved
     from imagebuilder.lock import user_suffix
+    from imagebuilder.lock.files import refuse_taken
     from imagebuilder.matrix import load
 
     _check_options(context, stack_file)
@@ -67,6 +68,7 @@ def command(
             hint="imgbuild lock --framework pytorch --cuda 12.1",
         )
     folder = output or Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
+    refuse_taken(folder)
     made = make_lock(stack, matrix, requirements, base, folder, before=None)
     if output_format == "json":
         emit_json(document(made, folder))

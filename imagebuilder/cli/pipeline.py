@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from imagebuilder.resolve.stack import Stack
 
 
+LARGEST_STACK = 2**20
+
+
 def tell(stage: str, text: str) -> None:
     """Print what a stage decided."""
     say(f"{styled(stage.ljust(8), 'bold')}{visible(text)}")
@@ -155,7 +158,15 @@ def read_stack(path: Path, matrix: Matrix) -> Stack:
     from imagebuilder.resolve.stack import stack_from_dict
 
     try:
-        stack = stack_from_dict(json.loads(path.read_text()), str(path))
+        if path.exists() and not path.is_file():
+            raise UsageError(
+                f"`{path}` is not a file", hint="imgbuild resolve --framework pytorch -o stack.json"
+            )
+        with path.open("rb") as file:
+            text = file.read(LARGEST_STACK + 1)
+        if len(text) > LARGEST_STACK:
+            raise UsageError(f"`{path}` is larger than {LARGEST_STACK} bytes")
+        stack = stack_from_dict(json.loads(text), str(path))
     except OSError as error:
         raise UsageError(f"cannot read `{path}`", why=error.strerror) from error
     except (ValueError, RecursionError) as error:

@@ -49,11 +49,13 @@ def command(
     imgbuild render --lock pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12.lock -o context
     docker buildx build context
     """
-    from imagebuilder.build import write_context
+    from imagebuilder.build import refuse_taken, write_context
     from imagebuilder.cli.output import emit_json, say, visible
     from imagebuilder.cli.pipeline import base_tar, locked, read_input, rendered
 
     matrix, overlaid = read_input(request, matrices, lock, templates)
+    if output is not None:
+        refuse_taken(output)
     made = locked(request, matrices, lock, base)
     context = rendered(made, matrix, overlaid, user)
     folder = output or Path(f"{made.stack.identifier}-context")

@@ -82,6 +82,10 @@ def _write(path: Path, text: str) -> None:
     """Write a file whole or not at all: beside it first, then renamed over it."""
     import tempfile
 
+    if path.exists() and not path.is_file():
+        raise OutsideError(
+            f"`{path}` cannot be written", why="it is not a file", hint="imgbuild resolve --format json"
+        )
     try:
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:

@@ -84,7 +84,7 @@ class Engine:
         try:
             client = docker.DockerClient(**_endpoint(), timeout=ANSWER_TIMEOUT)
             info = client.info()
-        except (DockerException, OSError) as error:
+        except (DockerException, OSError, ValueError) as error:  # ValueError: an odd DOCKER_HOST
             raise OutsideError("no Docker engine answers", why=short(error), hint=INSTALL_HINT) from error
         if "io.containerd.snapshotter.v1" not in str(info.get("DriverStatus", "")):
             raise OutsideError(

@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.base import Deb, LockedBase
@@ -49,10 +50,7 @@ def write_lock(lock: Lock, glibc: Glibc, folder: Path) -> None:
 
     `glibc` is the one of the base, by which a reader judges whether the wheels fit.
     """
-    if (folder.exists() or folder.is_symlink()) and not (folder / IMAGE).is_file():
-        raise UsageError(
-            f"`{folder}` is there already and is not a lock", hint=f"imgbuild lock ... -o {folder}.new"
-        )
+    refuse_taken(folder)
     image = json.dumps(lock_to_dict(lock, glibc), indent=2, ensure_ascii=False) + "\n"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +62,24 @@ def write_lock(lock: Lock, glibc: Glibc, folder: Path) -> None:
             _put(staged, folder, Path(beside, "old"))
     except OSError as error:
         raise UsageError(f"cannot write the lock `{folder}`", why=error.strerror) from None
+
+
+def refuse_taken(folder: Path) -> None:
+    """See that a lock may be written in this place; raises UsageError where something else is there."""
+    try:
+        held = {path.name for path in folder.iterdir()} if folder.is_dir() else {""}
+        ours = held == {IMAGE} or held >= {IMAGE, PYLOCK}
+        taken = (folder.exists() or folder.is_symlink()) and not ours
+        above = next(parent for parent in (folder.parent, *folder.parent.parents) if parent.exists())
+    except OSError as error:
+        raise UsageError(f"cannot write the lock `{folder}`", why=error.strerror) from None
+    if not above.is_dir():
+        raise UsageError(f"cannot write the lock `{folder}`", why=f"`{above}` is not a folder")
+    if taken:
+        raise UsageError(
+            f"`{folder}` is there already and is not a lock",
+            hint=f"imgbuild lock ... -o {quote(f'{folder}.new')}",
+        )
 
 
 def _put(staged: Path, folder: Path, old: Path) -> None:
@@ -134,12 +150,23 @@ def read_lock(folder: Path) -> Lock:
 def _wheels(top: Node, stack: Stack, pylock: str) -> tuple[Wheel, ...]:
     own = top.table("own_wheels", NAME)
     glibc = Glibc.parse(top.text("glibc", r"2\.\d{1,2}"))
-    wheels = read_wheels(pylock, stack.python, MACHINES[stack.arch], glibc, own=own)
+    wheels = _read_wheels(pylock, stack, glibc, own, str(Path(top.path).with_name(PYLOCK)))
     sources = top.node("sources").doc
     for name, source in own.items():
         if source not in sources or name not in {wheel.name for wheel in wheels}:
             raise top.wrong("own_wheels", f"no wheel `{name}`, or `sources` has no index `{source}`")
     return wheels
+
+
+def _read_wheels(
+    text: str, stack: Stack, glibc: Glibc, own: Mapping[str, str], where: str
+) -> tuple[Wheel, ...]:
+    """Read a pylock.toml of a lock; an error names the place `where` it stands."""
+    try:
+        return read_wheels(text, stack.python, MACHINES[stack.arch], glibc, own=own)
+    except UsageError as error:
+        what = error.what.removeprefix(PYLOCK)
+        raise UsageError(f"{where}{what}", why=error.why, hint=error.hint) from None
 
 
 def _check_names(top: Node, stack: Stack, have: set[str], user: set[str]) -> None:
@@ -212,7 +239,7 @@ def _installer(top: Node, stack: Stack) -> Wheel:
     glibc = Glibc.parse(top.text("glibc", r"2\.\d{1,2}"))
     if not isinstance(text, str):
         raise top.wrong("installer", "the text of a pylock.toml belongs there")
-    wheels = read_wheels(text, stack.python, MACHINES[stack.arch], glibc, own={})
+    wheels = _read_wheels(text, stack, glibc, {}, f"{top.path}: installer")
     if [wheel.name for wheel in wheels] != ["uv"]:
         raise top.wrong("installer", "it must name one wheel of uv")
     return replace(wheels[0], source="pypi")

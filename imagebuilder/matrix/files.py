@@ -15,6 +15,9 @@ MAX_BYTES = 16 * 2**20
 def read_bytes(path: Path) -> bytes:
     """Read a matrix file; raises UsageError that says why it cannot be read."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            # a pipe may never end, a device always gives more
+            raise UsageError(f"`{path}` is not a file", hint="write the matrix to a file and name that")
         content = path.read_bytes()
     except FileNotFoundError:
         raise UsageError(f"there is no matrix file `{path}`", hint="imgbuild matrix show --help") from None

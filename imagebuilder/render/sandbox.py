@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import FunctionLoader, StrictUndefined, Undefined
+from jinja2 import FunctionLoader, StrictUndefined
 from jinja2.compiler import CodeGenerator, optimizeconst
 from jinja2.exceptions import SecurityError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -105,7 +105,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         super().__init__(
             loader=FunctionLoader(lambda name: _located(name, load(name))),
             undefined=StrictUndefined,
-            finalize=lambda value: check(value if isinstance(value, Undefined) else _single(value)),
+            finalize=lambda value: check(_single(value)),
             keep_trailing_newline=True,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # The build cache that is left on a CI machine.
 KEEP_CACHE = "10GB"
+# What makes the wheels of the session's tiny stack its own.
+SESSION = f"session{os.urandom(4).hex()}"
 MAIN_JOB = ("build", "--framework", "pytorch", "--cuda", "12.1", "--progress", "plain", "--format", "json")
 
 
@@ -112,8 +114,14 @@ def tiny(
     engine: None, cache: Path, uv_wheel: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Tiny]:
     """Serve and lock a tiny stack for the whole session."""
-    with tiny_stack(tmp_path_factory.mktemp("tiny"), cache, uv_wheel, "session") as stack:
+    with tiny_stack(tmp_path_factory.mktemp("tiny"), cache, uv_wheel, SESSION) as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def digest(tiny: Tiny) -> str:
+    """Build the tiny stack, every step anew, and give its digest."""
+    return str(succeeded(tiny.build("--no-cache", "--tag", f"{TEST_NAMES}/tiny:first"))["digest"])
 
 
 @pytest.fixture

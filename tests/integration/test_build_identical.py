@@ -1,4 +1,4 @@
-"""The same lock gives the same digest: built twice, exported, pushed, by hand, and through any network."""
+"""The same lock gives the same digest: exported, pushed, built by hand (test_build_traces: built again)."""
 
 from __future__ import annotations
 
@@ -9,25 +9,11 @@ import subprocess
 import tarfile
 from typing import TYPE_CHECKING
 
-import pytest
 from commands import TEST_NAMES, docker, has_image, succeeded
 from local_index import LOCK, Tiny, manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture(scope="session")
-def digest(tiny: Tiny) -> str:
-    """Build the tiny stack, every step anew, and give its digest."""
-    document = succeeded(tiny.build("--no-cache", "--tag", f"{TEST_NAMES}/tiny:first"))
-    return str(document["digest"])
-
-
-def test_every_step_again_gives_the_same_digest(tiny: Tiny, digest: str) -> None:
-    """Two builds without any cache agree in every byte of the manifest."""
-    second = succeeded(tiny.build("--no-cache", "--tag", f"{TEST_NAMES}/tiny:second"))
-    assert (second["digest"], second["reused"]) == (digest, False)
 
 
 def test_nothing_changed_builds_nothing(tiny: Tiny, digest: str) -> None:

@@ -41,7 +41,22 @@ PAYLOADS = (
     f"<<EOF {MARK}",
     f"\x1b]0;{MARK}\x07",
 )
-WRONG: tuple[Any, ...] = (None, True, 0, -1, 1.5, 10**400, "", " ", "\ud800", "x" * 5000, [], [[]], {}, {"": ""})
+WRONG: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**400,
+    "",
+    " ",
+    "\ud800",
+    "x" * 5000,
+    [],
+    [[]],
+    {},
+    {"": ""},
+)
 
 
 def on_a_registry(**changes: Any) -> Lock:
@@ -69,7 +84,9 @@ def on_a_registry(**changes: Any) -> Lock:
         lock.stack,
         source="pytorch",
         constraints={"numpy": "<2", "jax": "[cuda]>=0.4"},
-        fallbacks=(Fallback(stack="pytorch-2.3.1", driver_min=lock.stack.driver_min, compute_capabilities=()),),
+        fallbacks=(
+            Fallback(stack="pytorch-2.3.1", driver_min=lock.stack.driver_min, compute_capabilities=()),
+        ),
         reasons=(Reason(fact="cuda", value="12.1", because="asked for", source="B"),),
         notes=("a note",),
     )

@@ -33,7 +33,10 @@ TEMPLATES: dict[str, tuple[str | bytes, tuple[str, ...]]] = {
     "includes a dot path": (block('{% include "builtin/../builtin/base.Dockerfile.j2" %}'), (NAME,)),
     "imports what is missing": ('{% import "none.j2" as x %}', ("none.j2",)),
     "unknown block of self": (block("{{ self.frob() }}"), ("frob",)),
-    "long loop": (block("{% for x in range(99999) %}{% for y in range(99999) %}{% endfor %}{% endfor %}"), ()),
+    "long loop": (
+        block("{% for x in range(99999) %}{% for y in range(99999) %}{% endfor %}{% endfor %}"),
+        (),
+    ),
     "huge range": (block("{{ range(999999999) | list }}"), ()),
     "macro without end": ("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", (NAME,)),
     "huge product": (block("{{ 'x' * 999999999 }}"), ("too long",)),

@@ -8,12 +8,14 @@ from pathlib import Path
 import bad_locks as hostile
 import bad_templates
 import pytest
-from bad_matrices import MATRICES
+from bad_matrices import MATRICES, WHOLE
 from bad_requests import REQUESTS, Bad
 from bad_requirements import FILES, LINES
 from bad_run import assert_clear, content, imgbuild
 from bad_templates import TEMPLATES
+from small_matrix import SMALL
 
+from imagebuilder import resources
 from imagebuilder.lock.files import write_lock
 
 
@@ -27,12 +29,25 @@ def test_a_malformed_request_is_refused(bad: Bad, place: Path) -> None:
 
 
 @pytest.mark.parametrize(("held", "says"), MATRICES.values(), ids=MATRICES)
-def test_a_broken_matrix_is_refused(held: bytes, says: tuple[str, ...], place: Path) -> None:
+def test_a_broken_matrix_is_refused(
+    held: bytes, says: tuple[str, ...], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is named with a line, gets no further than loading, and is not remembered in the cache."""
+    (place / "packaged.yaml").write_text(SMALL)
+    monkeypatch.setattr(resources, "matrix_path", lambda: place / "packaged.yaml")
     Path("ours.yaml").write_bytes(held)
     before = content(place)
     outcome = imgbuild("resolve", "-f", "pytorch", "--matrix", "ours.yaml", "--format", "json", within=place)
     assert_clear(outcome, (2,), ("ours.yaml:", *says))
+    assert content(place) == before
+
+
+@pytest.mark.parametrize(("held", "says"), WHOLE.values(), ids=WHOLE)
+def test_a_broken_whole_matrix_is_refused(held: bytes, says: tuple[str, ...], place: Path) -> None:
+    """`matrix validate` names what is wrong with its file and line."""
+    Path("ours.yaml").write_bytes(held)
+    before = content(place)
+    assert_clear(imgbuild("matrix", "validate", "ours.yaml", within=place), (2,), ("ours.yaml:", *says))
     assert content(place) == before
 
 
