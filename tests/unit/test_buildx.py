@@ -5,11 +5,18 @@ from __future__ import annotations
 import base64
 import io
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from imagebuilder.buildx import Amount, Invocation, Step, _command, _documents, _events, _failure, _Log
+from imagebuilder.buildx import Amount, Bake, Invocation, Step, bake, build
+from imagebuilder.buildx.events import Log, documents, events
+from imagebuilder.buildx.faults import failure
 from imagebuilder.errors import BuildError, OutsideError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def vertex(name: str = "[torch 1/1] RUN x", **fields: object) -> dict[str, object]:
@@ -22,11 +29,11 @@ def logged(text: str) -> dict[str, object]:
     return {"logs": [{"vertex": "sha256:1", "data": base64.b64encode(text.encode()).decode()}]}
 
 
-def failed(error: str, output: str = "") -> _Log:
+def failed(error: str, output: str = "") -> Log:
     """Give the log of a build whose only step failed."""
-    log = _Log()
+    log = Log()
     for document in (logged(output), vertex(error=error)):
-        list(_events(document, log))
+        list(events(document, log))
     return log
 
 
@@ -37,8 +44,8 @@ def test_documents_are_read_over_one_line_or_many(indent: int | None) -> None:
     stream = io.StringIO(
         json.dumps(first, indent=indent) + "\nWARN: odd\n" + json.dumps(second, indent=indent) + "\n"
     )
-    log = _Log()
-    assert list(_documents(stream, log)) == [first, second]
+    log = Log()
+    assert list(documents(stream, log)) == [first, second]
     assert log.plain == "WARN: odd\n"
 
 
@@ -54,20 +61,20 @@ def test_documents_are_read_over_one_line_or_many(indent: int | None) -> None:
 )
 def test_a_step_has_the_state_that_its_fields_say(fields: dict[str, object], state: str) -> None:
     """A vertex is waiting, running, done, cached or failed."""
-    (step,) = _events(vertex(**fields), _Log())
+    (step,) = events(vertex(**fields), Log())
     assert isinstance(step, Step)
     assert step.state == state
 
 
 def test_progress_in_bytes_is_an_amount() -> None:
     """A status tells how many bytes of a part are there."""
-    (amount,) = _events({"statuses": [{"vertex": "v", "id": "layer", "current": 3, "total": 9}]}, _Log())
+    (amount,) = events({"statuses": [{"vertex": "v", "id": "layer", "current": 3, "total": 9}]}, Log())
     assert amount == Amount(step="v", part="layer", current=3, total=9)
 
 
 def test_a_failed_build_names_the_step_and_the_end_of_its_output() -> None:
     """The error holds the step that failed and the last lines that it printed."""
-    error = _failure(1, failed("exit code: 1", "first\nlast words\n"))
+    error = failure(1, failed("exit code: 1", "first\nlast words\n"))
     assert isinstance(error, BuildError)
     assert "[torch 1/1]" in error.what
     assert "last words" in str(error.why)
@@ -75,11 +82,11 @@ def test_a_failed_build_names_the_step_and_the_end_of_its_output() -> None:
 
 def test_a_cancelled_sibling_is_not_the_culprit() -> None:
     """Steps that were cancelled because another failed are not blamed."""
-    log = _Log()
+    log = Log()
     for digest, error in (("a", "context canceled"), ("b", "exit code: 7")):
         document = {"vertexes": [{"digest": digest, "name": f"[{digest}]", "error": error}]}
-        list(_events(document, log))
-    assert "[b]" in _failure(1, log).what
+        list(events(document, log))
+    assert "[b]" in failure(1, log).what
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_a_cancelled_sibling_is_not_the_culprit() -> None:
 )
 def test_known_causes_have_a_next_step(words: str, kind: type, hint: str) -> None:
     """A full disk, a certificate, memory, a registry's limit and a dead engine are told by name."""
-    error = _failure(1, failed(words))
+    error = failure(1, failed(words))
     assert isinstance(error, kind)
     assert hint in str(error.hint)
 
@@ -112,18 +119,30 @@ def test_known_causes_have_a_next_step(words: str, kind: type, hint: str) -> Non
 )
 def test_a_missing_part_of_docker_is_outside(line: str, meaning: str) -> None:
     """Without buildx or an engine nothing was built, and the exit code says so (4, not 5)."""
-    log = _Log()
+    log = Log()
     log.plain = line
-    error = _failure(1, log)
+    error = failure(1, log)
     assert isinstance(error, OutsideError)
     assert error.what == meaning
 
 
-def test_attestations_are_never_part_of_the_image(tmp_path: object) -> None:
-    """They carry times: provenance and SBOM are off, so that the manifest is a function of the lock."""
-    from pathlib import Path
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Put a `docker` on PATH that writes down its words and ends well."""
+    program = tmp_path / "bin" / "docker"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$PWD" "$@" >{tmp_path}/words\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    return lambda: (tmp_path / "words").read_text().splitlines()
 
-    command = _command(
+
+COMMON = {"--provenance=false", "--sbom=false", "--builder=far", "--no-cache"}
+
+
+def test_attestations_are_never_part_of_the_image(said: Callable[[], list[str]]) -> None:
+    """They carry times: provenance and SBOM are off, so that the manifest is a function of the lock."""
+    build(
         Invocation(
             context=Path("/context"),
             output="type=image,name=x:1",
@@ -134,16 +153,23 @@ def test_attestations_are_never_part_of_the_image(tmp_path: object) -> None:
             builder="far",
             no_cache=True,
         ),
-        Path("/metadata.json"),
+        lambda event: None,
     )
-    assert command[-1] == "/context"
-    for part in (
-        "--provenance=false",
-        "--sbom=false",
+    words = said()
+    assert (words[1:3], words[-1]) == (["buildx", "build"], "/context")
+    assert set(words) >= COMMON
+    assert {
         "--secret=id=ca,src=/ca.pem",
         "--build-arg=SOURCE_DATE_EPOCH=1",
         "--build-context=a@sha256:0=docker-image://mirror/a@sha256:0",
-        "--builder=far",
-        "--no-cache",
-    ):
-        assert part in command
+    } <= set(words)
+
+
+def test_many_targets_are_one_run(said: Callable[[], list[str]], tmp_path: Path) -> None:
+    """Of files in their order, from the folder that their paths are relative to."""
+    files = (Path("docker-bake.json"), Path("/x/override.json"))
+    bake(Bake(folder=tmp_path, files=files, targets=("a", "b"), builder="far", no_cache=True), lambda e: None)
+    words = said()
+    assert (words[0], words[1:3], words[-2:]) == (str(tmp_path), ["buildx", "bake"], ["a", "b"])
+    assert [word for word in words if word.startswith("--file=")] == [f"--file={path}" for path in files]
+    assert set(words) >= COMMON

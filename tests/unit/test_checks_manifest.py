@@ -84,3 +84,9 @@ def test_another_python_is_a_failure(tmp_path: Path) -> None:
     answer = child.perform("environment:python", context)
     assert answer["status"] == "fail"
     assert "the manifest says 2.7" in answer["summary"]
+
+
+def test_a_check_that_is_not_there_is_a_failure_like_any_other() -> None:
+    """Nothing that goes wrong in a check escapes it."""
+    answer = child.perform("environment:nothing", Context())
+    assert answer["status"] == "fail"

@@ -9,7 +9,8 @@ import pytest
 from locks import make_base, make_lock, rendered
 
 from imagebuilder.build import _differences
-from imagebuilder.buildx import _failure, _Log
+from imagebuilder.buildx.events import Log
+from imagebuilder.buildx.faults import failure
 from imagebuilder.checks import gate, gpu, host, pytorch_nccl, ranks, shm, symptoms
 from imagebuilder.checks.result import Context
 from imagebuilder.errors import BuildError, UnmetError
@@ -209,9 +210,9 @@ def test_h1_a_deleted_tag_is_refused_without_asking_a_registry(matrix: Matrix) -
 
 def test_i3_a_full_disk_is_recognised_in_a_build() -> None:
     """The builder's words become the commands that show and free the space."""
-    log = _Log()
+    log = Log()
     log.plain = "ERROR: failed to solve: write /x: no space left on device"
-    error = _failure(1, log)
+    error = failure(1, log)
     assert isinstance(error, BuildError)
     assert "prune" in str(error.hint)
 
