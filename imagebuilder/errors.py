@@ -5,7 +5,7 @@ A message is one sentence without a final period, literals in backticks, readabl
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 
 class ImgbuildError(Exception):
@@ -15,7 +15,7 @@ class ImgbuildError(Exception):
     command that works when pasted wherever there is one.
     """
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init__(self, what: str, *, why: str | None = None, hint: str | None = None) -> None:
         super().__init__(what)
@@ -93,12 +93,34 @@ class BuildError(ImgbuildError):
 
 
 class SmokeError(ImgbuildError):
-    """A smoke check failed, or GPU evidence was required and there is none."""
+    """A smoke check failed, or GPU evidence was required and there is none; `report` is what was seen."""
 
     exit_code = 6
+
+    def __init__(self, what: str, *, report: dict[str, Any], why: str | None = None, hint: str) -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.report = report
+
+    def to_dict(self) -> dict[str, Any]:
+        """Add the whole report, so that a failed test prints one document too."""
+        return {**super().to_dict(), **self.report}
 
 
 class DifferenceError(ImgbuildError):
     """Verification found a difference."""
 
     exit_code = 7
+
+
+class ManyError(ImgbuildError):
+    """Some of many images failed; exit code and reason are the first one's, `images` tells of all."""
+
+    def __init__(self, failed: int, images: list[dict[str, Any]], first: ImgbuildError) -> None:
+        what = f"{failed} of {len(images)} images failed, first: {first.what}"
+        super().__init__(what, why=first.why, hint=first.hint)
+        self.exit_code = first.exit_code
+        self.images = images
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what became of every image beside the failure."""
+        return {**super().to_dict(), "images": self.images}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.machinery
 import os
 import shutil
 import tempfile
@@ -34,13 +34,13 @@ class Plan:
 
 
 def detect_framework() -> Optional[str]:
-    """Give the framework that this Python can import, without importing it."""
+    """Give the framework that this Python can import, without importing it.
+
+    Only the folders of sys.path are asked: an import hook of somebody's could hang or crash whoever asks it.
+    """
     for name, framework in catalogue.FRAMEWORKS.items():
-        try:
-            if importlib.util.find_spec(framework.module) is not None:
-                return name
-        except (ImportError, ValueError):
-            continue
+        if importlib.machinery.PathFinder.find_spec(framework.module) is not None:
+            return name
     return None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 from imagebuilder.cli.options import (
     format_option,
     lock_options,
+    many_options,
     matrix_option,
     request_options,
     templates_option,
@@ -20,13 +20,11 @@ from imagebuilder.cli.options import (
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
-    from imagebuilder.build import Image
-    from imagebuilder.buildx import Listener
-    from imagebuilder.engine import Engine
-    from imagebuilder.network import Network
-    from imagebuilder.render import BuildContext
+    from collections.abc import Sequence
+
+    from imagebuilder.cli.pipeline import How
+    from imagebuilder.cli.progress import Mode
     from imagebuilder.request import Request
-    from imagebuilder.smoke import SmokeReport
 
 # A reference with a tag, in the grammar of the OCI distribution specification.
 REFERENCE = re.compile(
@@ -78,6 +76,7 @@ def parse_output(_context: click.Context, _parameter: click.Parameter, value: st
     callback=parse_output,
     help="Where the image goes besides the engine: an OCI archive, or the registry that its tags name.",
 )
+@many_options
 @user_option
 @click.option("--builder", metavar="NAME", help="A buildx builder that exports to this engine.")
 @click.option("--no-cache", is_flag=True, help="Build every step again.")
@@ -109,10 +108,12 @@ def command(
     base: str,
     tags: tuple[str, ...],
     output: tuple[str, Path | None],
+    every: bool,
+    requests: Path | None,
     user: str,
     builder: str | None,
     no_cache: bool,
-    progress: str,
+    progress: Mode,
     no_test: bool,
     suite: str,
     require_gpu: bool,
@@ -124,142 +125,91 @@ def command(
     """Resolve, lock, render, build and test an image; it is tagged when its checks passed.
 
     The lock is written to <identifier>.lock in the current folder and taken from there the next time.
+    Of many images, what they share is built once, and one that fails does not stop the others.
 
     \b
     imgbuild build --framework pytorch --cuda 12.1
     imgbuild build --lock pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12.lock --tag registry.example.com/gpu:1
+    imgbuild build --all --framework 'pytorch>=2.6' --gpu V100
+    imgbuild build --requests images.toml
     """
-    from imagebuilder.build import check_archive
     from imagebuilder.cli.output import emit_json
-    from imagebuilder.cli.pipeline import base_tar, locked, read_input, rendered, tell
+    from imagebuilder.cli.pipeline import How
+    from imagebuilder.cli.reporting import Tests
     from imagebuilder.cli.termination import clean_up_on_termination
-    from imagebuilder.engine import Engine
-    from imagebuilder.index import default_index
-    from imagebuilder.network import network
 
-    _check(output, tags, no_test, require_gpu or report is not None)
+    if no_test and (require_gpu or report is not None):
+        raise UsageError("`--no-test` excludes `--require-gpu` and `--report`", hint="leave `--no-test` out")
+    clean_up_on_termination()
+    tests = None if no_test else Tests(suite, require_gpu, report)
+    how = How(matrices, templates, base, user, builder, no_cache, progress, tests)
+    if every or requests is not None:
+        from imagebuilder.cli import many
+
+        if tags or output[0] != "docker":
+            raise UsageError(
+                "many images exclude `--tag` and `--output`",
+                why="each has a tag of its own",
+                hint="imgbuild build --requests images.toml",
+            )
+        many.check(request, requests, lock)
+        found = many.finish(many.build(request, requests, how))
+    else:
+        found = _build_one(request, lock, how, tags, output)
+    if output_format == "json":
+        emit_json(found)
+
+
+def _build_one(
+    request: Request | None,
+    path: Path | None,
+    how: How,
+    tags: Sequence[str],
+    output: tuple[str, Path | None],
+) -> dict[str, Any]:
+    """Make one image, give it its names, and say of it what `--format json` prints."""
+    from imagebuilder.build import build, check_archive, export_oci, tag
+    from imagebuilder.cli.pipeline import locked, read_input, target, tell
+    from imagebuilder.cli.progress import listener
+    from imagebuilder.engine import Engine
+
+    _check_output(output, tags)
     if output[1] is not None:
         check_archive(output[1])
-    clean_up_on_termination()
-    matrix, overlaid = read_input(request, matrices, lock, templates)
+    matrix, overlaid = read_input(request, how.matrices, path, how.templates)
     engine = Engine.connect()
-    made = locked(request, matrices, lock, base)
-    names = tags or (f"{made.stack.framework}:{made.tag}",)
-    context = rendered(made, matrix, overlaid, user)
-    tar = base_tar(made, matrix)
-    place = matrix.bases[made.base.name]
-    with network(place, made.base.image, made.base.digest, default_index().address) as reach:
-        work = Work(context, tar, reach, builder, no_cache, progress)
-        image = work.build(engine)
-        smoke = None if no_test else _tested(engine, image, suite, require_gpu, report)
+    made = locked(request, how.matrices, path, how.base)
+    names = tuple(tags) or (f"{made.stack.framework}:{made.tag}",)
+    found: dict[str, Any] = {}
+    with target(made, matrix, overlaid, how.user) as one:
+        image = build(
+            one, engine, listener=listener(how.progress), builder=how.builder, no_cache=how.no_cache
+        )
+        tell("build", f"{image.digest}, {image.origin}")
+        smoke = how.tests.run(engine, image) if how.tests else None
         image = tag(engine, image, names)
-        exported = {}
         if output[1] is not None:
-            exported = {"oci": str(output[1]), "oci_digest": work.export(output[1])}
+            watch = listener(how.progress)
+            digest = export_oci(one, output[1], listener=watch, builder=how.builder)
+            found = {"oci": str(output[1]), "oci_digest": digest}
     pushed = {name: engine.push(name) for name in names} if output[0] == "registry" else {}
     tell("image", f"{', '.join(names)}  {image.digest}  {image.size / 2**30:.2f} GiB compressed")
-    if output_format == "json":
-        emit_json({**_document(image, context.key, smoke), "pushed": pushed, **exported})
-
-
-def _document(image: Image, key: str, smoke: SmokeReport | None) -> dict[str, Any]:
-    """Give what `--format json` says of an image."""
     return {
         "identifier": image.identifier,
         "digest": image.digest,
         "tags": list(image.tags),
         "size": image.size,
         "reused": image.reused,
-        "build_key": key,
+        "build_key": one.context.key,
         "verdict": smoke.verdict if smoke else None,
+        "pushed": pushed,
+        **found,
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One context and how it is built; both the image and its archive come from it."""
-
-    context: BuildContext
-    base_tar: Path | None
-    network: Network
-    builder: str | None
-    no_cache: bool
-    progress: str
-
-    def build(self, engine: Engine) -> Image:
-        """Build into the engine and tell what came out."""
-        from imagebuilder.build import build
-        from imagebuilder.cli.pipeline import tell
-
-        image = build(
-            self.context,
-            engine,
-            base_tar=self.base_tar,
-            network=self.network,
-            listener=self._listener(),
-            builder=self.builder,
-            no_cache=self.no_cache,
-        )
-        tell(
-            "build",
-            f"{image.digest}, "
-            + ("there already, nothing changed" if image.reused else "built and read back"),
-        )
-        return image
-
-    def export(self, path: Path) -> str:
-        """Write the OCI archive and give its digest."""
-        from imagebuilder.build import export_oci
-
-        return export_oci(
-            self.context,
-            path,
-            base_tar=self.base_tar,
-            network=self.network,
-            listener=self._listener(),
-            builder=self.builder,
-        )
-
-    def _listener(self) -> Listener:
-        from imagebuilder.cli.progress import listener
-
-        return listener(
-            "json" if self.progress == "json" else "plain" if self.progress == "plain" else "auto"
-        )
-
-
-def _check(output: tuple[str, Path | None], tags: tuple[str, ...], no_test: bool, wants_test: bool) -> None:
+def _check_output(output: tuple[str, Path | None], tags: Sequence[str]) -> None:
     if output[0] == "registry" and not tags:
         raise UsageError(
             "`--output registry` needs `--tag` with the registry's name",
             hint="--tag registry.example.com/team/image:tag",
         )
-    if no_test and wants_test:
-        raise UsageError("`--no-test` excludes `--require-gpu` and `--report`", hint="leave `--no-test` out")
-
-
-def tag(engine: Engine, image: Image, names: tuple[str, ...]) -> Image:
-    """Give the image its names."""
-    from imagebuilder.build import tag as give
-
-    return give(engine, image, names)
-
-
-def _tested(engine: Engine, image: Image, suite: str, require_gpu: bool, report: Path | None) -> SmokeReport:
-    """Run the checks, or take the report of the last run where the image and the question are the same."""
-    from imagebuilder.cli.pipeline import cache_folder
-    from imagebuilder.cli.reporting import finish, kept_report, run_smoke, show, write_report
-
-    folder = cache_folder() / "reports" / image.digest.removeprefix("sha256:") / suite
-    known = kept_report(folder) if image.reused else None
-    if known is None or (require_gpu and known.verdict != "passed"):
-        result = run_smoke(engine, image.reference, suite=suite, gpus="auto", require_gpu=require_gpu)
-        if result.verdict != "failed":
-            write_report(result, folder)
-    else:
-        result = known
-        show(result)
-    if report is not None:
-        write_report(result, report)
-    finish(result, require_gpu)
-    return result

@@ -67,6 +67,22 @@ def lock_options(command: F) -> F:
     )(base_option(command))
 
 
+def many_options(command: F) -> F:
+    """Add `--all` and `--requests FILE`, passed on as `every` and `requests`."""
+    every = click.option(
+        "--all",
+        "every",
+        is_flag=True,
+        help="One image for each framework (`--framework all`) and CUDA that the request leaves open.",
+    )
+    requests = click.option(
+        "--requests",
+        type=click.Path(path_type=Path),
+        help="A TOML file of requests: `[[image]]`, or `[tool.imgbuild]` of a pyproject.toml (docs/many.md).",
+    )
+    return every(requests(command))
+
+
 def user_option(command: F) -> F:
     """Add `--user trainer|root`."""
     return click.option(

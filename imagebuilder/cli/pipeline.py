@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,11 @@ from imagebuilder.cli.output import say, styled, visible
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from imagebuilder.build import Target
+    from imagebuilder.cli.progress import Mode
+    from imagebuilder.cli.reporting import Tests
     from imagebuilder.lock import Lock
     from imagebuilder.matrix import Matrix
     from imagebuilder.render import BuildContext
@@ -21,6 +26,20 @@ if TYPE_CHECKING:
 
 
 LARGEST_STACK = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How images are made: all options that say nothing of which image."""
+
+    matrices: Sequence[Path]
+    templates: Sequence[Path]
+    base: str
+    user: str
+    builder: str | None = None
+    no_cache: bool = False
+    progress: Mode = "auto"
+    tests: Tests | None = None
 
 
 def tell(stage: str, text: str) -> None:
@@ -225,6 +244,20 @@ def rendered(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Bui
         say(f"        warning: {warning}")
     tell("render", f"{len(context.layers)} layers of wheels")
     return context
+
+
+@contextmanager
+def target(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Iterator[Target]:
+    """Render a lock and give all that its build needs; secrets are gone afterwards."""
+    from imagebuilder.build import Target
+    from imagebuilder.index import default_index
+    from imagebuilder.network import network
+
+    context = rendered(lock, matrix, templates, user)
+    tar = base_tar(lock, matrix)
+    base = matrix.bases[lock.base.name]
+    with network(base, lock.base.image, lock.base.digest, default_index().address) as reach:
+        yield Target(context=context, base_tar=tar, network=reach)
 
 
 def library_paths(matrix: Matrix) -> dict[str, str]:

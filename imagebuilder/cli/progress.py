@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from typing import TYPE_CHECKING, Literal
 
+from imagebuilder.build.bake import target_of
 from imagebuilder.buildx import Amount, Event, Step
 from imagebuilder.cli.output import say
 
@@ -14,16 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Mode = Literal["auto", "plain", "json"]
+# The stages that `_interesting` leaves out, after the name of a target where there are many.
+DULL = re.compile(r"\[(?:[\w-]+ )?(?:internal\]|image )", re.ASCII)
 # Seconds between two redraws of the live view.
 REDRAW = 0.2
 
 
-def listener(mode: Mode) -> Callable[[Event], None]:
-    """Give the function that a build reports its events to."""
+def listener(mode: Mode, images: tuple[str, ...] = ()) -> Callable[[Event], None]:
+    """Give the function that a build reports its events to; `images` are the targets of a bake."""
     if mode == "json":
         return _json
     if mode == "auto" and sys.stderr.isatty():
-        return Live()
+        return Live(images)
     return Plain()
 
 
@@ -46,7 +50,7 @@ def _title(name: str) -> str:
 
 def _interesting(step: Step) -> bool:
     """Leave out BuildKit's own steps and the copies that join the layers, which take no time."""
-    return not step.name.startswith(("[internal]", "[image "))
+    return DULL.match(step.name) is None
 
 
 class Plain:
@@ -70,8 +74,8 @@ class Plain:
 class Live:
     """The running steps, redrawn in place; finished ones scroll away above as single lines."""
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
+    def __init__(self, images: tuple[str, ...] = ()) -> None:
+        self._images = {name: Progress() for name in images}
         self._drawn = 0
         self._last = 0.0
         self._running: dict[str, tuple[str, float]] = {}
@@ -90,6 +94,9 @@ class Live:
             self._draw(now)
 
     def _step(self, step: Step, now: float) -> None:
+        image = self._images.get(target_of(step.name, tuple(self._images)) or "")
+        if image is not None:
+            image.take(step)
         if step.state == "running":
             self._running.setdefault(step.id, (_title(step.name), now))
             return
@@ -116,4 +123,33 @@ class Live:
                 done = f"  {amount.part[:60]}"
             sys.stderr.write(f"  running {now - since:6.1f} s  {title}{done}\n")
             self._drawn += 1
+        for name, image in self._images.items():
+            sys.stderr.write(f"  {image.state:<8} {image.ended:>3} of {len(image.steps):>3} steps  {name}\n")
+            self._drawn += 1
         sys.stderr.flush()
+
+
+class Progress:
+    """How far one image of many is. A step that several share is counted with the one it is named after."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, str] = {}
+
+    def take(self, step: Step) -> None:
+        """Take one event of a step."""
+        self.steps[step.id] = step.state
+
+    @property
+    def ended(self) -> int:
+        """How many of its steps have ended."""
+        return sum(state in ("done", "cached") for state in self.steps.values())
+
+    @property
+    def state(self) -> str:
+        """One word for the table."""
+        states = set(self.steps.values())
+        if "failed" in states:
+            return "failed"
+        if "running" in states:
+            return "running"
+        return "waiting" if self.ended < len(self.steps) or not self.steps else "done"

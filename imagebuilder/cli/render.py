@@ -10,6 +10,7 @@ import click
 from imagebuilder.cli.options import (
     format_option,
     lock_options,
+    many_options,
     matrix_option,
     request_options,
     templates_option,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @request_options
 @lock_options
+@many_options
 @user_option
 @templates_option
 @matrix_option
@@ -30,13 +32,15 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="The folder to write; default: <identifier>-context.",
+    help="The folder to write; default: <identifier>-context, or `bake` for many.",
 )
 @format_option
 def command(
     request: Request | None,
     lock: Path | None,
     base: str,
+    every: bool,
+    requests: Path | None,
     user: str,
     templates: tuple[Path, ...],
     matrices: tuple[Path, ...],
@@ -48,11 +52,22 @@ def command(
     \b
     imgbuild render --lock pytorch-2.4.1-cuda12.1-cudnn9-py3.11-debian12.lock -o context
     docker buildx build context
+    imgbuild render --requests images.toml -o bake && cd bake && docker buildx bake
     """
     from imagebuilder.build import refuse_taken, write_context
     from imagebuilder.cli.output import emit_json, say, visible
     from imagebuilder.cli.pipeline import base_tar, locked, read_input, rendered
 
+    if every or requests is not None:
+        from imagebuilder.cli import many
+        from imagebuilder.cli.pipeline import How
+
+        many.check(request, requests, lock)
+        how = How(matrices, templates, base, user)
+        names = many.render(request, requests, how, output or Path("bake"))
+        if output_format == "json":
+            emit_json({"folder": str(output or "bake"), "targets": names})
+        return
     matrix, overlaid = read_input(request, matrices, lock, templates)
     if output is not None:
         refuse_taken(output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imagebuilder.cli.output import say, styled, table
@@ -12,11 +13,43 @@ from imagebuilder.smoke import SmokeReport, Suite, junit_xml, report_to_dict, sm
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imagebuilder.build import Image
     from imagebuilder.engine import Engine
 
 # Seconds that the driver may take to name its GPUs.
 GPU_SEARCH = 20
 COLOURS = {"pass": "green", "fail": "red", "skip": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """How the images of a build are tested: the suite, whether a GPU must be seen, where reports go."""
+
+    suite: str
+    require_gpu: bool
+    folder: Path | None
+
+    def run(self, engine: Engine, image: Image, beneath: str = "") -> SmokeReport:
+        """Run the checks, or take the report of the last run where image and question are the same.
+
+        `beneath` is the part of the reports' folder that is this image's own. Raises SmokeError.
+        """
+        from imagebuilder.cli.pipeline import cache_folder
+
+        folder = cache_folder() / "reports" / image.digest.removeprefix("sha256:") / self.suite
+        report = kept_report(folder) if image.reused else None
+        if report is None or (self.require_gpu and report.verdict != "passed"):
+            report = run_smoke(
+                engine, image.reference, suite=self.suite, gpus="auto", require_gpu=self.require_gpu
+            )
+            if report.verdict != "failed":
+                write_report(report, folder)
+        else:
+            show(report)
+        if self.folder is not None:
+            write_report(report, self.folder / beneath)
+        finish(report, self.require_gpu)
+        return report
 
 
 def run_smoke(
@@ -99,12 +132,16 @@ def finish(report: SmokeReport, require_gpu: bool) -> None:
     if report.verdict != "failed":
         return
     failed = [result.id for result in report.results if result.status == "fail"]
+    document = report_to_dict(report)
     if failed:
         raise SmokeError(
-            f"smoke checks failed: {', '.join(failed)}", hint=f"imgbuild test {report.image} --suite full"
+            f"smoke checks failed: {', '.join(failed)}",
+            report=document,
+            hint=f"imgbuild test {report.image} --suite full",
         )
     raise SmokeError(
         "no GPU has run this image",
+        report=document,
         why="`--require-gpu` asks for GPU evidence and this host gave none",
         hint=f"on a host with a GPU: imgbuild test {report.image} --require-gpu; here: imgbuild doctor",
     )

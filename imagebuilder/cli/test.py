@@ -63,6 +63,6 @@ def command(
     result = run_smoke(Engine.connect(), image, suite=suite, gpus=gpus, require_gpu=require_gpu, user=user)
     if report is not None:
         write_report(result, report)
+    finish(result, require_gpu)
     if output_format == "json":
         emit_json(report_to_dict(result))
-    finish(result, require_gpu)

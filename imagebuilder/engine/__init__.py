@@ -10,6 +10,7 @@ import io
 import tarfile
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.engine.faults import engine_errors, short
@@ -29,9 +30,13 @@ INSTALL_HINT = "./scripts/engine installs and starts one on Debian and Ubuntu; t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineImage:
-    """One image in the engine. `digest` names its manifest; with the containerd store it is the id too."""
+    """One image in the engine. `digest` names its manifest; with the containerd store it is the id too.
+
+    `created` is in seconds since 1970; 0 where the image does not say.
+    """
 
     digest: str
+    created: int
     tags: tuple[str, ...]
     labels: Mapping[str, str]
     size: int
@@ -262,11 +267,20 @@ def _image(image: Any) -> EngineImage:
     attributes = image.attrs
     return EngineImage(
         digest=image.id,
+        created=_seconds(str(attributes.get("Created") or "")),
         tags=tuple(image.tags),
         labels=dict(image.labels or {}),
         size=int(attributes.get("Size", 0)),
         config=dict(attributes.get("Config") or {}),
     )
+
+
+def _seconds(text: str) -> int:
+    """Read the engine's RFC 3339 time, whose fraction may have more digits than Python takes."""
+    try:
+        return int(datetime.fromisoformat(f"{text[:19]}+00:00").timestamp())
+    except ValueError:
+        return 0
 
 
 def _archive(files: Mapping[str, bytes]) -> bytes:

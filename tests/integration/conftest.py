@@ -88,11 +88,12 @@ class RealImage:
         tag: str = self.document["tags"][0]
         return tag
 
-    def run(self, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        """Run a command in a container of the image, without a network."""
-        return docker(
-            "run", "--rm", "--network", "none", *options, self.reference, *words, check=False, timeout=300
-        )
+    def run(
+        self, *words: str, options: tuple[str, ...] = (), network: str = "none"
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a container of the image, without a network unless one is named."""
+        options = ("--network", network, *options)
+        return docker("run", "--rm", *options, self.reference, *words, check=False, timeout=300)
 
 
 @pytest.fixture(scope="session")

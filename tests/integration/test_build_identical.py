@@ -25,6 +25,18 @@ def test_nothing_changed_builds_nothing(tiny: Tiny, digest: str) -> None:
     assert has_image(f"{TEST_NAMES}/tiny:again")
 
 
+def test_an_image_made_from_it_is_not_taken_for_it(tiny: Tiny, digest: str) -> None:
+    """It inherits all labels, the build key too, but is another image."""
+    derived = f"{TEST_NAMES}/tiny:derived"
+    (tiny.place.folder / "derived").mkdir()
+    (tiny.place.folder / "derived" / "Dockerfile").write_text(
+        f"FROM {TEST_NAMES}/tiny:first\nRUN touch /mine\n"
+    )
+    docker("buildx", "build", "--load", "--tag", derived, str(tiny.place.folder / "derived"))
+    again = succeeded(tiny.build("--tag", f"{TEST_NAMES}/tiny:again"))
+    assert (again["digest"], again["reused"]) == (digest, True)
+
+
 def test_oci_archive(tiny: Tiny, digest: str) -> None:
     """`--output oci:PATH` writes an archive of the very manifest that the engine has."""
     document = succeeded(tiny.build("--tag", f"{TEST_NAMES}/tiny:oci", "--output", "oci:out/image.tar"))

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from commands import TEST_NAMES, Place, docker, make_place, succeeded
-from conftest import SESSION
+from conftest import SESSION, absent
 from index_server import Index, serve
 from local_index import LOCK, REQUEST, bridge, tiny_index
 from relays import archive_address, proxy, relay
@@ -78,7 +78,7 @@ def private(
 ) -> Iterator[Network]:
     """Run an index with TLS and a password, a proxy with a password, and a mirror of the archive."""
     if shutil.which("openssl") is None:
-        pytest.skip("there is no `openssl` on PATH")
+        absent("there is no `openssl` on PATH")
     folder = tmp_path_factory.mktemp("private")
     place = make_place(folder, cache)
     host = bridge()

@@ -75,7 +75,7 @@ def failures(report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return failed
 
 
-def tested(place: Place, image: str) -> dict[str, dict[str, Any]]:
+def rejected(place: Place, image: str) -> dict[str, dict[str, Any]]:
     """Run `imgbuild test` on an image, which must fail, and give the failed results by id."""
     done = place.imgbuild("test", image, "--format", "json", "--report", "report")
     assert done.returncode == 6, done.stderr
@@ -85,7 +85,7 @@ def tested(place: Place, image: str) -> dict[str, dict[str, Any]]:
 
 def test_cudnn_is_gone(place: Place, broken: Break) -> None:
     """Without one of cuDNN's libraries `imgbuild test` names the file, its wheel and how to mend it."""
-    failed = tested(place, broken("cudnn", f"RUN rm {SITE}/nvidia/cudnn/lib/libcudnn_ops.so.9"))
+    failed = rejected(place, broken("cudnn", f"RUN rm {SITE}/nvidia/cudnn/lib/libcudnn_ops.so.9"))
     assert "libcudnn_ops.so.9 of nvidia-cudnn-cu12 9.1.0.70 is missing" in failed["libs.files"]["diagnosis"]
     assert "nvidia-cudnn-cu12==9.1.0.70" in failed["libs.files"]["next_step"]
     assert "libcudnn_ops.so.9" in failed["libs.resolve"]["diagnosis"]
@@ -103,8 +103,8 @@ def test_numpy_is_older(broken: Break, tmp_path: Path) -> None:
         {wheel.name: wheel},
     )
     failed = check(image, "--only", "env")
-    assert "1.26.4" in failed["env.packages"]["diagnosis"]
     assert "numpy" in failed["env.packages"]["diagnosis"]
+    assert "numpy is 1.26.4" in str(failed["env.packages"]["evidence"]["problems"])
 
 
 def test_nccl_is_older(broken: Break, tmp_path: Path) -> None:
@@ -118,9 +118,10 @@ def test_nccl_is_older(broken: Break, tmp_path: Path) -> None:
         {wheel.name: wheel},
     )
     failed = check(image, "--only", "env.packages", "--only", "libs")
-    assert "2.19.3" in failed["env.packages"]["diagnosis"]
-    assert "2.19.3" in failed["libs.loaded"]["diagnosis"]
-    assert "2.20.5" in failed["libs.loaded"]["diagnosis"]
+    assert "nvidia-nccl-cu12 is 2.19.3" in str(failed["env.packages"]["evidence"]["problems"])
+    loaded = json.dumps(failed["libs.loaded"])
+    assert "2.19.3" in loaded
+    assert "2.20.5" in loaded
 
 
 def test_a_second_cudnn_is_first(broken: Break) -> None:
@@ -139,7 +140,7 @@ def test_a_second_cudnn_is_first(broken: Break) -> None:
 def test_no_compiler(broken: Break) -> None:
     """Without a C compiler torch.compile would fail at run time; the toolchain check says so."""
     failed = check(broken("compiler", "RUN rm /usr/bin/*gcc* /usr/bin/cc"), "--only", "compile.toolchain")
-    assert "compiler" in failed["compile.toolchain"]["diagnosis"]
+    assert "no C compiler" in failed["compile.toolchain"]["summary"]
 
 
 def test_a_check_that_hangs(broken: Break) -> None:
@@ -153,7 +154,7 @@ def test_a_check_that_hangs(broken: Break) -> None:
 
 def test_a_check_that_crashes(place: Place, broken: Break) -> None:
     """A segmentation fault is a failed check with the signal's name; the other checks still run."""
-    failed = tested(place, broken("crash", _hook("__import__('ctypes').string_at(0)")))
+    failed = rejected(place, broken("crash", _hook("__import__('ctypes').string_at(0)")))
     assert "SIGSEGV" in failed["env.framework"]["summary"]
     assert "env.python" not in failed
     report = json.loads((place.folder / "report" / "report.json").read_text())
@@ -177,18 +178,16 @@ def test_an_image_without_python(place: Place) -> None:
     (base,) = place.bases.glob("sha256-*.tar")
     (place.folder / "base.tar").hardlink_to(base)
     docker("buildx", "build", "--quiet", "--provenance=false", "--load", "--tag", image, str(place.folder))
-    failed = tested(place, image)
+    failed = rejected(place, image)
     assert "no Python" in failed["runner.report"]["diagnosis"]
 
 
 def test_an_image_without_anything(place: Place) -> None:
-    """An image without even a shell cannot start the checks: the command says why and leaves no container."""
+    """An image without even a shell cannot run the checks: the command says why and leaves no container."""
     image = f"{TEST_NAMES}/foreign:empty"
     (place.folder / "Dockerfile").write_text('FROM scratch\nCOPY Dockerfile /\nCMD ["/x"]\n')
     docker("buildx", "build", "--quiet", "--provenance=false", "--load", "--tag", image, str(place.folder))
-    done = place.imgbuild("test", image)
-    assert done.returncode in (4, 6), done.stderr
-    assert "/bin/sh" in done.stderr
+    assert "no Python" in rejected(place, image)["runner.report"]["diagnosis"]
 
 
 def test_an_image_that_is_not_there(place: Place) -> None:
@@ -206,7 +205,7 @@ def test_an_image_of_somebody_else(place: Place, broken: Break) -> None:
     )
     (result,) = json.loads(done.stdout)["results"]
     assert (done.returncode, result["status"]) == (0, "skip")
-    assert "stack.json" in result["summary"] + str(result["diagnosis"])
+    assert "no stack manifest" in result["summary"]
 
 
 def _hook(action: str) -> str:

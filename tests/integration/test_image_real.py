@@ -144,9 +144,10 @@ def test_signals_pass_through(real_image: RealImage) -> None:
         text=True,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 42
+    with process.stdout:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 42
 
 
 def test_torchrun(real_image: RealImage) -> None:
@@ -155,9 +156,9 @@ def test_torchrun(real_image: RealImage) -> None:
         "import torch, torch.distributed as d; d.init_process_group('gloo'); x = torch.ones(1);"
         "d.all_reduce(x); assert x.item() == 2; print('met', d.get_rank(), flush=True)"
     )
-    done = real_image.run(
-        "sh", "-c", f'echo "{script}" > job.py && torchrun --standalone --nproc-per-node 2 job.py'
-    )
+    command = f'echo "{script}" > job.py && torchrun --standalone --nproc-per-node 2 job.py'
+    # without any network a container cannot resolve its own name, which the ranks meet at
+    done = real_image.run("sh", "-c", command, network="bridge")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split()) == ["0", "1", "met", "met"]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import tempfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from imagebuilder.build.folder import refuse_taken as refuse_taken
+from imagebuilder.build.folder import temporary_context
+from imagebuilder.build.folder import write_context as write_context
 from imagebuilder.buildx import Invocation, Listener
 from imagebuilder.buildx import build as run_buildx
 from imagebuilder.engine import Engine, Run
@@ -19,14 +20,10 @@ from imagebuilder.errors import BuildError, UsageError
 from imagebuilder.render import COMPRESSION, LABEL, BuildContext
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from imagebuilder.network import Network
 
-# What a context has at its top; a folder with anything else is somebody's own and is never replaced.
-HELD = frozenset(
-    {".dockerignore", "Dockerfile", "base.tar", "debs.txt", "metadata", "scripts", "uv.txt", "wheels"}
-)
 READ_BACK_TIMEOUT = 120
 READ_BACK = (
     "import importlib.metadata as m, json, sys;"
@@ -50,103 +47,69 @@ class Image:
     tags: tuple[str, ...]
     reused: bool
 
-
-def write_context(context: BuildContext, folder: Path, base_tar: Path | None) -> None:
-    """Write a build context as a folder that appears whole or not at all.
-
-    Raises UsageError where the place is taken by something that is not a context, or cannot be written.
-    """
-    refuse_taken(folder)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as beside:
-            staged = Path(beside, "context")
-            _fill(context, staged, base_tar)
-            if folder.exists():
-                folder.rename(Path(beside, "old"))
-            staged.rename(folder)
-    except OSError as error:
-        raise UsageError(f"cannot write the build context `{folder}`", why=error.strerror) from error
+    @property
+    def origin(self) -> str:
+        """Where it comes from, in a few words."""
+        return "there already, nothing changed" if self.reused else "built and read back"
 
 
-def refuse_taken(folder: Path) -> None:
-    """See that a context may be written in this place; raises UsageError where something else is there."""
-    try:
-        held = {path.name for path in _entries(folder)} if folder.exists() else set()
-        if held and ("Dockerfile" not in held or held - HELD):
-            foreign = ", ".join(f"`{name}`" for name in sorted(held - HELD)[:3])
-            raise UsageError(
-                f"`{folder}` is there already and is not a build context",
-                why=f"it holds {foreign}, which would be lost" if foreign else "it has no `Dockerfile`",
-                hint=f"imgbuild render -o {quote(f'{folder}-context')} ...",
-            )
-    except OSError as error:
-        raise UsageError(f"cannot write the build context `{folder}`", why=error.strerror) from error
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a build starts from: the context, the tar of a bootstrapped base, how the build reaches out."""
 
+    context: BuildContext
+    base_tar: Path | None
+    network: Network
 
-def _entries(folder: Path) -> Iterator[Path]:
-    if not folder.is_dir():
-        raise UsageError(f"`{folder}` is not a folder")
-    return folder.iterdir()
-
-
-def _fill(context: BuildContext, folder: Path, base_tar: Path | None) -> None:
-    for name, content in context.files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        path.chmod(0o755 if name.startswith("scripts/") else 0o644)
-    if base_tar is not None:
-        try:
-            os.link(base_tar, folder / "base.tar")
-        except OSError:  # another file system
-            shutil.copyfile(base_tar, folder / "base.tar")
-
-
-@contextmanager
-def _temporary_context(context: BuildContext, base_tar: Path | None) -> Iterator[Path]:
-    """Lay the context out beside the base's tar, so that a link does where the file system allows it."""
-    parent = base_tar.parent if base_tar is not None else None
-    with tempfile.TemporaryDirectory(prefix="context-", dir=parent) as folder:
-        _fill(context, Path(folder), base_tar)
-        yield Path(folder)
+    @property
+    def name(self) -> str:
+        """Its name in a bake file, which takes no dots there."""
+        stack = self.context.lock.stack
+        return re.sub(r"[^A-Za-z0-9_-]", "_", f"{stack.framework}-{self.context.lock.tag}")
 
 
 def build(
-    context: BuildContext,
-    engine: Engine,
-    *,
-    base_tar: Path | None,
-    network: Network,
-    listener: Listener,
-    builder: str | None = None,
-    no_cache: bool = False,
+    target: Target, engine: Engine, *, listener: Listener, builder: str | None = None, no_cache: bool = False
 ) -> Image:
     """Build a context and read the result back; the image has no tag of the stack yet.
 
     Raises BuildError where the build fails or the image does not hold what the lock says, OutsideError
     where the engine does not answer.
     """
-    identifier = context.lock.stack.identifier
-    reference = f"imgbuild-candidate:{context.key.removeprefix('sha256:')[:16]}"
-    if not no_cache:
-        for known in engine.images_labelled(f"{LABEL}.build-key", context.key):
-            if known.tags:
-                return Image(
-                    identifier=identifier,
-                    digest=known.digest,
-                    reference=known.tags[0],
-                    size=known.size,
-                    tags=known.tags,
-                    reused=True,
-                )
-    with _temporary_context(context, base_tar) as folder:
-        metadata = run_buildx(
-            _invocation(
-                context, folder, f"type=image,name={reference},{COMPRESSION}", network, builder, no_cache
-            ),
-            listener,
-        )
+    context = target.context
+    known = None if no_cache else known_image(context, engine)
+    if known is not None:
+        return known
+    output = f"type=image,name={candidate(context)},{COMPRESSION}"
+    return accepted(context, engine, _run(target, output, listener, builder, no_cache))
+
+
+def candidate(context: BuildContext) -> str:
+    """Give the name that an image has until its checks passed, a function of all that decides it."""
+    return f"imgbuild-candidate:{context.key.removeprefix('sha256:')[:16]}"
+
+
+def known_image(context: BuildContext, engine: Engine) -> Image | None:
+    """Give the image of this build key that the engine has already, if any.
+
+    An image that somebody made from it inherits the label, but not the time that the lock decides.
+    """
+    for known in engine.images_labelled(f"{LABEL}.build-key", context.key):
+        if known.tags and known.created == context.created:
+            return Image(
+                identifier=context.lock.stack.identifier,
+                digest=known.digest,
+                reference=known.tags[0],
+                size=known.size,
+                tags=known.tags,
+                reused=True,
+            )
+    return None
+
+
+def accepted(context: BuildContext, engine: Engine, metadata: Mapping[str, Any]) -> Image:
+    """Read back what buildx says it built; raises BuildError, and removes it, where it is not the lock's."""
+    identifier, reference = context.lock.stack.identifier, candidate(context)
     digest = str(metadata.get("containerimage.digest", ""))
     built = engine.image(digest) if digest else None
     if built is None:
@@ -175,44 +138,32 @@ def check_archive(path: Path) -> None:
         raise UsageError(f"cannot write the archive `{path}`", why=why, hint="--output oci:image.tar")
 
 
-def export_oci(
-    context: BuildContext,
-    path: Path,
-    *,
-    base_tar: Path | None,
-    network: Network,
-    listener: Listener,
-    builder: str | None = None,
-) -> str:
+def export_oci(target: Target, path: Path, *, listener: Listener, builder: str | None = None) -> str:
     """Write the image of a context as an OCI archive, whole or not at all, and give its manifest digest."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as beside:
         archive = Path(beside, "image.tar")
-        with _temporary_context(context, base_tar) as folder:
-            output = f"type=oci,dest={archive},{COMPRESSION}"
-            metadata = run_buildx(_invocation(context, folder, output, network, builder, False), listener)
+        metadata = _run(target, f"type=oci,dest={archive},{COMPRESSION}", listener, builder, False)
         archive.replace(path)
     return str(metadata.get("containerimage.digest", ""))
 
 
-def _invocation(
-    context: BuildContext,
-    folder: Path,
-    output: str,
-    network: Network,
-    builder: str | None,
-    no_cache: bool,
-) -> Invocation:
-    return Invocation(
-        context=folder,
-        output=output,
-        arguments={"SOURCE_DATE_EPOCH": str(context.created), **network.arguments},
-        secrets=network.secrets,
-        contexts=network.contexts,
-        platform=f"linux/{context.lock.stack.arch}",
-        builder=builder,
-        no_cache=no_cache,
-    )
+def _run(
+    target: Target, output: str, listener: Listener, builder: str | None, no_cache: bool
+) -> dict[str, Any]:
+    context, network = target.context, target.network
+    with temporary_context(context, target.base_tar) as folder:
+        invocation = Invocation(
+            context=folder,
+            output=output,
+            arguments={"SOURCE_DATE_EPOCH": str(context.created), **network.arguments},
+            secrets=network.secrets,
+            contexts=network.contexts,
+            platform=f"linux/{context.lock.stack.arch}",
+            builder=builder,
+            no_cache=no_cache,
+        )
+        return run_buildx(invocation, listener)
 
 
 def read_back(context: BuildContext, engine: Engine, image: Image) -> None:
