@@ -55,17 +55,20 @@ class Image:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a build starts from: the context, the tar of a bootstrapped base, how the build reaches out."""
+    """What a build starts from: the context, the tar of a bootstrapped base, how the build reaches out.
 
+    `reference` is the name that the image gets once its checks passed.
+    """
+
+    reference: str
     context: BuildContext
     base_tar: Path | None
     network: Network
 
     @property
     def name(self) -> str:
-        """Its name in a bake file, which takes no dots there."""
-        stack = self.context.lock.stack
-        return re.sub(r"[^A-Za-z0-9_-]", "_", f"{stack.framework}-{self.context.lock.tag}")
+        """Its name in a bake file, which takes no dots, slashes and colons there."""
+        return re.sub(r"[^A-Za-z0-9_-]", "_", self.reference)
 
 
 def build(

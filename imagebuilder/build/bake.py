@@ -52,14 +52,13 @@ def lay_out(targets: Sequence[Target], folder: Path) -> Path:
 
 
 def _described(target: Target) -> dict[str, Any]:
-    context, stack = target.context, target.context.lock.stack
-    name = f"{stack.framework}:{context.lock.tag}"
+    context = target.context
     return {
         "context": target.name,
         "args": {"SOURCE_DATE_EPOCH": str(context.created)},
-        "platforms": [f"linux/{stack.arch}"],
+        "platforms": [f"linux/{context.lock.stack.arch}"],
         "attest": ["type=provenance,disabled=true", "type=sbom,disabled=true"],
-        "output": [f"type=image,name={name},{COMPRESSION}"],
+        "output": [f"type=image,name={target.reference},{COMPRESSION}"],
     }
 
 

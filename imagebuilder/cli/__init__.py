@@ -21,6 +21,7 @@ from imagebuilder.errors import ImgbuildError, OutsideError, UsageError
 
 COMMANDS = {
     "resolve": "Choose one exact stack for a request and say why.",
+    "recommend": "Rank the images that run on some GPUs.",
     "lock": "Name every byte of a stack by hash.",
     "render": "Write the Dockerfile and its build context.",
     "build": "Resolve, lock, render, build and test an image.",

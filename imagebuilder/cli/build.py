@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,23 +25,16 @@ if TYPE_CHECKING:
     from imagebuilder.cli.progress import Mode
     from imagebuilder.request import Request
 
-# A reference with a tag, in the grammar of the OCI distribution specification.
-REFERENCE = re.compile(
-    r"(?:[A-Za-z0-9.-]+(?::\d{1,5})?/)?[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
-    r":[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-)
-
 
 def parse_tags(
     _context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Take references that an engine and a registry accept."""
-    for value in values:
-        if not REFERENCE.fullmatch(value):
-            raise click.BadParameter(
-                f"`{value}` is not a reference such as `registry.example.com/team/image:tag`"
-            )
-    return values
+    if not values:
+        return values
+    from imagebuilder.request.reference import parse_reference
+
+    return tuple(map(parse_reference, values))
 
 
 def parse_output(_context: click.Context, _parameter: click.Parameter, value: str) -> tuple[str, Path | None]:
@@ -181,7 +173,7 @@ def _build_one(
     made = locked(request, how.matrices, path, how.base)
     names = tuple(tags) or (f"{made.stack.framework}:{made.tag}",)
     found: dict[str, Any] = {}
-    with target(made, matrix, overlaid, how.user) as one:
+    with target(made, matrix, overlaid, how.user, names[0]) as one:
         image = build(
             one, engine, listener=listener(how.progress), builder=how.builder, no_cache=how.no_cache
         )

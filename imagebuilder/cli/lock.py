@@ -51,8 +51,7 @@ def command(
     imgbuild lock --stack stack.json -o image.lock
     """
     from imagebuilder.cli.output import emit_json
-    from imagebuilder.cli.pipeline import make_lock, read_stack, resolved
-    from imagebuilder.lock import user_suffix
+    from imagebuilder.cli.pipeline import lock_folder, make_lock, read_stack, resolved
     from imagebuilder.lock.files import refuse_taken
     from imagebuilder.matrix import load
 
@@ -67,7 +66,7 @@ def command(
             "neither `--framework` nor `--stack` is given",
             hint="imgbuild lock --framework pytorch --cuda 12.1",
         )
-    folder = output or Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
+    folder = output or lock_folder(stack, requirements)
     refuse_taken(folder)
     made = make_lock(stack, matrix, requirements, base, folder, before=None)
     if output_format == "json":

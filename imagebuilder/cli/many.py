@@ -6,60 +6,69 @@ second run goes on where the first one stopped.
 
 from __future__ import annotations
 
+import re
 import shlex
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.build import Image, tag
 from imagebuilder.build.bake import bake, write_bake
 from imagebuilder.build.folder import refuse_filled
 from imagebuilder.cli.output import report_error, say, styled, table, visible
-from imagebuilder.cli.pipeline import How, locked, target, tell
+from imagebuilder.cli.pipeline import How, kept_or_made, lock_folder, resolved, target, tell
 from imagebuilder.cli.progress import listener
 from imagebuilder.engine import Engine
 from imagebuilder.errors import ImgbuildError, ManyError, UsageError
 from imagebuilder.matrix import load
 from imagebuilder.render.templating import load_templates
-from imagebuilder.request.file import read_requests
+from imagebuilder.request.file import Wanted, read_requests
 from imagebuilder.resolve.spread import spread
 from imagebuilder.resources import templates_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from imagebuilder.build import Target
     from imagebuilder.lock import Lock
     from imagebuilder.matrix import Matrix
     from imagebuilder.render.templating import Templates
     from imagebuilder.request import Request
+    from imagebuilder.resolve import Stack
     from imagebuilder.smoke import SmokeReport
 
 
 @dataclass(slots=True, kw_only=True)
 class One:
-    """One image of many on its way: how far it got, or the error that ended it."""
+    """One image of many on its way: how far it got, or the error that ended it.
 
-    request: Request
+    `same` is the earlier image that another request asked for already.
+    """
+
+    wanted: Wanted
     lock: Lock | None = None
     target: Target | None = None
+    same: One | None = None
     image: Image | None = None
     smoke: SmokeReport | None = None
     error: ImgbuildError | None = None
 
     @property
     def name(self) -> str:
-        """What people call it: its stack once it has one, before that what was asked for."""
-        if self.lock is not None:
-            return f"{self.lock.stack.framework}:{self.lock.tag}"
-        cuda = f" for CUDA {self.request.cuda}" if self.request.cuda else ""
-        return f"{self.request.framework}{self.request.spec}{cuda}"
+        """What people call it: its reference once it has one, before that what was asked for."""
+        request = self.wanted.request
+        if self.same is not None:
+            return self.same.name
+        if self.target is not None:
+            return self.target.reference
+        cuda = f" for CUDA {request.cuda}" if request.cuda else ""
+        return self.wanted.tag or f"{request.framework}{request.spec}{cuda}"
 
     @property
     def state(self) -> str:
-        """One word for the table; `same` is an image that another request gave already."""
+        """One word for the table."""
         if self.error is not None:
             return "failed"
         if self.image is None:
@@ -83,12 +92,13 @@ def build(request: Request | None, file: Path | None, how: How) -> list[One]:
     The requests are those of a file, or what one request leaves open. Raises what concerns all of them:
     a broken file or matrix, an engine that does not answer.
     """
-    matrix, templates, ones = _wanted(request, file, how)
+    facts, ones = _wanted(request, file, how)
     engine = Engine.connect()
     with ExitStack() as stack:
+        others: dict[Path, One] = {}
         for one in ones:
-            _attempt(one, partial(_prepare, one, how, matrix, templates, stack))
-        ready = _distinct(ones)
+            _attempt(one, partial(_prepare, one, others, how, facts, stack))
+        ready = _ready(ones)
         _bake(engine, ready, how)
     for name, one in ready.items():
         _attempt(one, partial(_finish, engine, one, how, name))
@@ -98,24 +108,27 @@ def build(request: Request | None, file: Path | None, how: How) -> list[One]:
 
 def render(request: Request | None, file: Path | None, how: How, folder: Path) -> list[str]:
     """Write the contexts of all requests and their bake file, whole or not at all; give the targets."""
-    matrix, templates, ones = _wanted(request, file, how)
+    facts, ones = _wanted(request, file, how)
     refuse_filled(folder)
     with ExitStack() as stack:
+        others: dict[Path, One] = {}
         for one in ones:
-            _prepare(one, how, matrix, templates, stack)
-        ready = _distinct(ones)
+            _prepare(one, others, how, facts, stack)
+        ready = _ready(ones)
         write_bake([one.target for one in ready.values() if one.target], folder)
     place = visible(shlex.quote(str(folder)))
     say(f"wrote {len(ready)} targets; next: cd {place} && docker buildx bake")
     return list(ready)
 
 
-def _wanted(request: Request | None, file: Path | None, how: How) -> tuple[Matrix, Templates, list[One]]:
+def _wanted(
+    request: Request | None, file: Path | None, how: How
+) -> tuple[tuple[Matrix, Templates], list[One]]:
     matrix, templates = load(how.matrices), load_templates(templates_path(), how.templates)
     wanted = read_requests(file) if file is not None else ()
     if request is not None:
-        wanted = spread(request, matrix)
-    return matrix, templates, [One(request=one) for one in wanted]
+        wanted = tuple(map(Wanted, spread(request, matrix)))
+    return (matrix, templates), [One(wanted=one) for one in wanted]
 
 
 def _attempt(one: One, step: Callable[[], None]) -> None:
@@ -132,18 +145,42 @@ def _fail(one: One, error: ImgbuildError) -> None:
     report_error(error)
 
 
-def _prepare(one: One, how: How, matrix: Matrix, templates: Templates, stack: ExitStack) -> None:
-    one.lock = locked(one.request, how.matrices, None, how.base)
-    one.target = stack.enter_context(target(one.lock, matrix, templates, how.user))
+def _prepare(
+    one: One, others: dict[Path, One], how: How, facts: tuple[Matrix, Templates], stack: ExitStack
+) -> None:
+    """Resolve, lock and render one image; `others` are those before it, by the folder of their lock."""
+    matrix, templates = facts
+    request, tag_asked = one.wanted.request, one.wanted.tag
+    chosen = resolved(request, matrix)
+    folder = lock_folder(chosen, request.requirements)
+    if tag_asked is not None:
+        folder = Path(re.sub(r"[^A-Za-z0-9._-]", "-", tag_asked) + ".lock")
+    first = others.setdefault(folder, one)
+    if first is not one:
+        _see_that_it_is_the_same(one, first, chosen)
+        one.same = first
+        return
+    one.lock = kept_or_made(chosen, matrix, request.requirements, how.base, folder)
+    reference = tag_asked or f"{chosen.framework}:{one.lock.tag}"
+    one.target = stack.enter_context(target(one.lock, matrix, templates, how.user, reference))
 
 
-def _distinct(ones: list[One]) -> dict[str, One]:
-    """Give what can be built, by its name in the bake; two requests with the same answer are one image."""
-    found: dict[str, One] = {}
-    for one in ones:
-        if one.target is not None:
-            found.setdefault(one.target.name, one)
-    return found
+def _see_that_it_is_the_same(one: One, first: One, stack: Stack) -> None:
+    """Two requests may have one answer, but two images not one name; raises UsageError."""
+    asked, before = one.wanted, first.wanted
+    same_names = (asked.tag, asked.request.requirements) == (before.tag, before.request.requirements)
+    if same_names and (first.lock is None or first.lock.stack == stack):
+        return
+    raise UsageError(
+        f"two images would be called `{first.name}`",
+        why="they have the same stack and other requirements",
+        hint=f'give one of them a name in the file: tag = "team/{stack.framework}:1"',
+    )
+
+
+def _ready(ones: list[One]) -> dict[str, One]:
+    """Give what can be built, by its name in the bake."""
+    return {one.target.name: one for one in ones if one.target is not None}
 
 
 def _bake(engine: Engine, ready: dict[str, One], how: How) -> None:

@@ -122,6 +122,9 @@ REQUEST_OPTIONS = (
     ),
     click.option("--driver", metavar="VERSION", help="The oldest host driver it must run on."),
     click.option(
+        "--this-host", is_flag=True, help="Take the GPUs and the driver of this machine, as if named."
+    ),
+    click.option(
         "-r",
         "--requirement",
         "requirements",
@@ -139,33 +142,58 @@ REQUEST_OPTIONS = (
 )
 
 
+TEXTS = (
+    "framework",
+    "cuda",
+    "cudnn",
+    "python",
+    "os",
+    "arch",
+    "variant",
+    "gpus",
+    "driver",
+    "requirements",
+    "sources",
+)
+
+
 def request_options(command: F) -> F:
     """Add the options of a request, passed on as one `request` (None without `--framework`)."""
+    return _with_request(command, None)
 
+
+def open_request_options(command: F) -> F:
+    """Add the options of a request that leaves the framework open where none is named."""
+    from imagebuilder.request import EVERY
+
+    return _with_request(command, EVERY)
+
+
+def _with_request(command: F, framework: str | None) -> F:
     @wraps(command)
-    def parsed(**options: Any) -> Any:
-        names = (
-            "framework",
-            "cuda",
-            "cudnn",
-            "python",
-            "os",
-            "arch",
-            "variant",
-            "gpus",
-            "driver",
-            "requirements",
-            "sources",
-        )
-        taken = {name: options.pop(name) for name in names}
+    def parsed(*, this_host: bool, **options: Any) -> Any:
+        texts = {name: options.pop(name) for name in TEXTS}
+        texts["framework"] = texts["framework"] or framework
+        if this_host:
+            _add_host(texts, options["matrices"])
         request = None
-        if taken["framework"] is not None:
+        if texts["framework"] is not None:
             from imagebuilder.request import parse_request
 
-            request = parse_request(**taken)
+            request = parse_request(**texts)
         return command(request=request, **options)
 
     wrapped: Any = parsed
     for option in reversed(REQUEST_OPTIONS):
         wrapped = option(wrapped)
     return wrapped  # type: ignore[no-any-return]
+
+
+def _add_host(texts: dict[str, Any], matrices: tuple[Path, ...]) -> None:
+    from imagebuilder.cli.this_host import gpus_and_driver
+    from imagebuilder.errors import UsageError
+
+    if texts["driver"] is not None:
+        raise UsageError("`--this-host` and `--driver` exclude each other", hint="leave one of them out")
+    gpus, texts["driver"] = gpus_and_driver(matrices)
+    texts["gpus"] = (*texts["gpus"], *gpus)

@@ -98,16 +98,24 @@ def locked(request: Request | None, matrices: Sequence[Path], path: Path | None,
         tell("lock", f"{path}: {lock.stack.identifier}")
         return lock
     matrix = load(matrices)
-    return _kept_or_made(resolved(request, matrix), matrix, request.requirements, base)
+    stack = resolved(request, matrix)
+    folder = lock_folder(stack, request.requirements)
+    return kept_or_made(stack, matrix, request.requirements, base, folder)
 
 
-def _kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str) -> Lock:
-    """Take the lock beside the user when it answers this request, else make it, keeping what still fits."""
-    from imagebuilder.lock import lines, user_suffix
+def lock_folder(stack: Stack, requirements: Sequence[Path]) -> Path:
+    """Give the folder beside the user that the lock of a stack lies in."""
+    from imagebuilder.lock import user_suffix
+
+    return Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
+
+
+def kept_or_made(stack: Stack, matrix: Matrix, requirements: Sequence[Path], base: str, folder: Path) -> Lock:
+    """Take the lock in a folder when it answers this request, else make it, keeping what still fits."""
+    from imagebuilder.lock import lines
     from imagebuilder.lock.files import read_lock
     from imagebuilder.lock.requirements import read_requirements
 
-    folder = Path(f"{stack.identifier}{user_suffix(requirements)}.lock")
     before = read_lock(folder) if folder.exists() else None
     if (
         before is not None
@@ -247,7 +255,7 @@ def rendered(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Bui
 
 
 @contextmanager
-def target(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Iterator[Target]:
+def target(lock: Lock, matrix: Matrix, templates: Templates, user: str, reference: str) -> Iterator[Target]:
     """Render a lock and give all that its build needs; secrets are gone afterwards."""
     from imagebuilder.build import Target
     from imagebuilder.index import default_index
@@ -257,7 +265,7 @@ def target(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Itera
     tar = base_tar(lock, matrix)
     base = matrix.bases[lock.base.name]
     with network(base, lock.base.image, lock.base.digest, default_index().address) as reach:
-        yield Target(context=context, base_tar=tar, network=reach)
+        yield Target(reference=reference, context=context, base_tar=tar, network=reach)
 
 
 def library_paths(matrix: Matrix) -> dict[str, str]:

@@ -20,6 +20,8 @@ from imagebuilder.matrix.words import Cuda, Driver, Python
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# The name that stands for every framework of the matrix, where a command makes or ranks many images.
+EVERY = "all"
 Arch = Literal["amd64", "arm64"]
 Variant = Literal["runtime"]
 _Word = TypeVar("_Word", Cuda, Driver, Python)

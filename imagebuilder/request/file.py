@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.errors import UsageError
 from imagebuilder.request import Request, parse_request
+from imagebuilder.request.reference import parse_reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,12 +16,22 @@ if TYPE_CHECKING:
 
 LARGEST = 2**20
 HINT = 'a file with [[image]] and framework = "pytorch" works; docs/many.md shows one'
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One image of a file: the request, and the reference that it shall have where one is given."""
+
+    request: Request
+    tag: str | None = None
+
+
 # Keys that hold one text, and keys that may hold several; what they are called in a request.
-ONE = ("framework", "cuda", "cudnn", "python", "os", "arch", "variant", "driver")
+ONE = ("framework", "cuda", "cudnn", "python", "os", "arch", "variant", "driver", "tag")
 MANY = {"gpu": "gpus", "source": "sources", "requirements": "requirements"}
 
 
-def read_requests(path: Path) -> tuple[Request, ...]:
+def read_requests(path: Path) -> tuple[Wanted, ...]:
     """Read the requests of a file, in their order; raises UsageError that names the file and the image.
 
     Paths of requirements are relative to the file's folder.
@@ -60,7 +72,7 @@ def _images(document: Mapping[str, Any], path: Path) -> list[Mapping[str, Any]]:
     return images
 
 
-def _request(image: Mapping[str, Any], where: str, path: Path) -> Request:
+def _request(image: Mapping[str, Any], where: str, path: Path) -> Wanted:
     unknown = sorted(set(image) - set(ONE) - set(MANY))
     if unknown:
         known = ", ".join((*ONE, *MANY))
@@ -75,8 +87,9 @@ def _request(image: Mapping[str, Any], where: str, path: Path) -> Request:
         given = image.get(key, [])
         texts[name] = [_text(one, key, where) for one in (given if isinstance(given, list) else [given])]
     texts["requirements"] = [path.parent / one for one in texts["requirements"]]
+    tag = texts.pop("tag", None)
     try:
-        return parse_request(**texts)
+        return Wanted(parse_request(**texts), None if tag is None else parse_reference(tag))
     except UsageError as error:
         raise UsageError(f"{where}: {error.what}", why=error.why, hint=error.hint) from None
 

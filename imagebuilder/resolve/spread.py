@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imagebuilder.matrix.words import Cuda
+from imagebuilder.request import EVERY
 from imagebuilder.resolve import resolve
 from imagebuilder.resolve.candidates import Space
 
 if TYPE_CHECKING:
     from imagebuilder.matrix.facts import Matrix
     from imagebuilder.request import Request
-
-# The name that stands for every framework of the matrix.
-EVERY = "all"
 
 
 def spread(request: Request, matrix: Matrix) -> tuple[Request, ...]:

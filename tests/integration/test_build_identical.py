@@ -30,7 +30,7 @@ def test_an_image_made_from_it_is_not_taken_for_it(tiny: Tiny, digest: str) -> N
     derived = f"{TEST_NAMES}/tiny:derived"
     (tiny.place.folder / "derived").mkdir()
     (tiny.place.folder / "derived" / "Dockerfile").write_text(
-        f"FROM {TEST_NAMES}/tiny:first\nRUN touch /mine\n"
+        f"FROM {TEST_NAMES}/tiny:first\nRUN touch /workspace/mine\n"
     )
     docker("buildx", "build", "--load", "--tag", derived, str(tiny.place.folder / "derived"))
     again = succeeded(tiny.build("--tag", f"{TEST_NAMES}/tiny:again"))

@@ -7,11 +7,9 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from commands import docker, has_image
+from commands import has_image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from local_index import Tiny
 
 REQUESTS = """
@@ -19,6 +17,7 @@ REQUESTS = """
 framework = "pytorch"
 cuda = "12.1"
 requirements = "fine.txt"
+tag = "imgbuild-test/many:fine"
 
 [[image]]
 framework = "pytorch"
@@ -28,30 +27,31 @@ cuda = "9.9"
 framework = "pytorch"
 cuda = "12.1"
 requirements = "damaged.txt"
+tag = "imgbuild-test/many:damaged"
 
 [[image]]
 framework = "pytorch"
 cuda = "12.1"
 requirements = "other.txt"
+tag = "imgbuild-test/many:other"
 """
 MANY = ("build", "--requests", "images.toml", "--no-test", "--progress", "plain", "--format", "json")
 
 
 @pytest.fixture(scope="module")
-def many(tiny: Tiny) -> Iterator[Tiny]:
+def many(tiny: Tiny) -> Tiny:
     """Ask for four images of the tiny stack, of which two can be: one has no stack, one a changed wheel."""
     folder = tiny.place.folder
     (folder / "images.toml").write_text(REQUESTS)
     for name in ("fine", "damaged", "other"):
         tiny.index.add(f"many-{name}", "1.0")
         (folder / f"{name}.txt").write_text(f"many-{name}==1.0\n")
-    done = tiny.place.imgbuild("lock", "--framework", "pytorch", "--cuda", "12.1", "-r", "damaged.txt")
+    done = tiny.place.imgbuild("lock", "--framework", "pytorch", "--cuda", "12.1", "-r", "damaged.txt",
+                               "-o", "imgbuild-test-many-damaged.lock")  # fmt: skip
     assert done.returncode == 0, done.stderr
     (wheel,) = [name for name in tiny.index.files if name.startswith("many_damaged")]
     tiny.index.files[wheel] += b"changed"
-    yield tiny
-    _, images = run(tiny)
-    docker("rmi", "--force", *(tag for image in images for tag in image.get("tags", ())), check=False)
+    return tiny
 
 
 def run(many: Tiny) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:

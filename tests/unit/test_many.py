@@ -17,10 +17,10 @@ from imagebuilder.cli.progress import Live, Progress
 from imagebuilder.errors import UnmetError, UsageError
 from imagebuilder.matrix import Matrix, load
 from imagebuilder.network import Network
-from imagebuilder.request import parse_request
+from imagebuilder.request import EVERY, parse_request
 from imagebuilder.request.file import read_requests
 from imagebuilder.resolve import resolve
-from imagebuilder.resolve.spread import EVERY, spread
+from imagebuilder.resolve.spread import spread
 
 FILE = """
 [[image]]
@@ -28,6 +28,7 @@ framework = "pytorch==2.4.1"
 cuda = "12.1"
 gpu = ["V100", "A100"]
 requirements = "requirements.txt"
+tag = "team/train:1"
 
 [[image]]
 framework = "pytorch"
@@ -50,7 +51,9 @@ def written(folder: Path, text: str, name: str = "images.toml") -> Path:
 
 def test_a_file_asks_for_images(tmp_path: Path) -> None:
     """Its keys are the options; paths are relative to the file, not to where the command runs."""
-    first, second = read_requests(written(tmp_path, FILE))
+    one, two = read_requests(written(tmp_path, FILE))
+    first, second = one.request, two.request
+    assert (one.tag, two.tag) == ("team/train:1", None)
     assert (first.framework, str(first.cuda), first.gpus) == ("pytorch", "12.1", ("V100", "A100"))
     assert first.requirements == (tmp_path / "requirements.txt",)
     assert str(second.driver) == "470.57.02"
@@ -65,8 +68,8 @@ def test_a_file_asks_for_images(tmp_path: Path) -> None:
 )
 def test_a_project_asks_for_its_image(tmp_path: Path, text: str) -> None:
     """A pyproject.toml holds one request, or several."""
-    (request,) = read_requests(written(tmp_path, text, "pyproject.toml"))
-    assert request == parse_request(framework="pytorch")
+    (wanted,) = read_requests(written(tmp_path, text, "pyproject.toml"))
+    assert wanted.request == parse_request(framework="pytorch")
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,7 @@ def test_a_project_asks_for_its_image(tmp_path: Path, text: str) -> None:
             "[[image]]\nframework = 'pytorch'\n[[image]]\nframework = 'pytorch$(id)'\n",
             "image 2: `--framework",
         ),
+        ("[[image]]\nframework = 'pytorch'\ntag = 'Team:1'\n", "`Team:1` is not a reference"),
         ("[[image]\n", "is not TOML"),
         ("\x00", "is not TOML"),
     ],
@@ -141,6 +145,7 @@ def two_targets(tar: Path | None = None) -> list[Target]:
     )
     return [
         Target(
+            reference=f"team/pytorch:{version}",
             context=rendered(make_lock(stack=make_stack(version=Version(version)))),
             base_tar=tar,
             network=network,
