@@ -18,8 +18,6 @@ from imagebuilder.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from imagebuilder.matrix.facts import Base
-
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "FTP_PROXY")
 ADDRESS = re.compile(r"(https?|file)://[^\s\"'<>\\$`]+")
@@ -39,17 +37,14 @@ class Network:
 
 
 @contextmanager
-def network(base: Base, image: str | None, digest: str, index: str | None) -> Iterator[Network]:
+def network(*, index: str | None, apt: str | None, contexts: Mapping[str, str]) -> Iterator[Network]:
     """Give the network of a build; the secrets' files are gone afterwards.
 
-    `image` and `digest` name a base that comes from a registry. `index` is the address that replaces the
-    default package index, None to leave it. The CA comes from SSL_CERT_FILE (or REQUESTS_CA_BUNDLE,
-    CURL_CA_BUNDLE), the apt mirror from IMGBUILD_APT_MIRROR, the registry's from IMGBUILD_REGISTRY_MIRROR,
-    proxies from the usual variables. Raises UsageError where one of them cannot be used.
+    `index` is the address that replaces the default package index, `apt` the sources that replace the
+    base's, both None to leave them; `contexts` are the bases that come from a mirror. The CA comes from
+    SSL_CERT_FILE (or REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE), proxies from the usual variables. Raises
+    UsageError where one of them cannot be used.
     """
-    from imagebuilder.base.apt import mirror_sources
-    from imagebuilder.registry import build_contexts
-
     with tempfile.TemporaryDirectory(prefix="imgbuild-secrets-") as folder:
         secrets: dict[str, Path] = {}
         bundle = ca_bundle()
@@ -59,10 +54,8 @@ def network(base: Base, image: str | None, digest: str, index: str | None) -> It
             secrets["index"] = _write(
                 folder, "index", f'[[index]]\nurl = "{_address(index)}"\ndefault = true\n'
             )
-        sources = mirror_sources(base)
-        if sources is not None:
-            secrets["apt"] = _write(folder, "apt", sources)
-        contexts = build_contexts(image, digest) if image else {}
+        if apt is not None:
+            secrets["apt"] = _write(folder, "apt", apt)
         yield Network(secrets=secrets, arguments=_proxies(), contexts=contexts)
 
 

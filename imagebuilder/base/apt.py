@@ -34,7 +34,7 @@ LINE = re.compile(
 )
 MIRROR = re.compile(r"https?://[^\s\"'<>\\$`\[\]]+")
 # The address of a snapshot has its time in it; such an archive's lists are past their date on purpose.
-SNAPSHOT = re.compile(r"/\d{8}T\d{6}Z")
+SNAPSHOT = re.compile(r"/[0-9]{8}T[0-9]{6}Z")
 
 NETWORK = (
     "-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30",

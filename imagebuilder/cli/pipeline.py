@@ -257,14 +257,18 @@ def rendered(lock: Lock, matrix: Matrix, templates: Templates, user: str) -> Bui
 @contextmanager
 def target(lock: Lock, matrix: Matrix, templates: Templates, user: str, reference: str) -> Iterator[Target]:
     """Render a lock and give all that its build needs; secrets are gone afterwards."""
+    from imagebuilder.base.apt import mirror_sources
     from imagebuilder.build import Target
     from imagebuilder.index import default_index
     from imagebuilder.network import network
+    from imagebuilder.registry import build_contexts
 
     context = rendered(lock, matrix, templates, user)
     tar = base_tar(lock, matrix)
-    base = matrix.bases[lock.base.name]
-    with network(base, lock.base.image, lock.base.digest, default_index().address) as reach:
+    base = lock.base
+    contexts = build_contexts(base.image, base.digest) if base.image else {}
+    apt = mirror_sources(matrix.bases[base.name])
+    with network(index=default_index().address, apt=apt, contexts=contexts) as reach:
         yield Target(reference=reference, context=context, base_tar=tar, network=reach)
 
 

@@ -125,7 +125,7 @@ def _bounds(known: Known, guilty: Sequence[UserRequirement]) -> Iterator[dict[st
     for one in guilty:
         bound = known.stack.constraints.get(one.name, "").rpartition("]")[2]
         if bound:
-            why, source = why_bound(known, one.name)
+            why, source = why_bound(known, one.name, one.requirement.specifier)
             yield {"constraint": f"{one.name}{bound}", "fact": why, "source": source}
 
 

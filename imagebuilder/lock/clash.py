@@ -115,7 +115,7 @@ def refuse_known_clashes(known: Known, requirements: Sequence[UserRequirement]) 
             raise _refusal(known, requirements, one, f"=={pin}", *_why_pinned(known, one.name, pin))
         bound = known.stack.constraints.get(one.name, "").rpartition("]")[2]
         if bound and _disjoint(spec, SpecifierSet(bound), known, one.name):
-            raise _refusal(known, requirements, one, bound, *why_bound(known, one.name))
+            raise _refusal(known, requirements, one, bound, *why_bound(known, one.name, spec))
 
 
 def _disjoint(wanted: SpecifierSet, bound: SpecifierSet, known: Known, name: str) -> bool:
@@ -138,8 +138,11 @@ def _why_pinned(known: Known, name: str, pin: str) -> tuple[str, str | None]:
     return f"{known.shown} needs just this version", graded(known.matrix, known.build, "pins", name)
 
 
-def why_bound(known: Known, name: str) -> tuple[str, str | None]:
-    """Say why the stack bounds a package, and the source: a break, a companion, a rule, a requirement."""
+def why_bound(known: Known, name: str, wanted: SpecifierSet) -> tuple[str, str | None]:
+    """Say why the stack bounds a package, and the source: a break, a companion, a rule, a requirement.
+
+    Of several rules it is the one that `wanted` breaks.
+    """
     matrix, release, version = known.matrix, known.release, known.stack.version
     if name in release.ceilings:
         ceiling = release.ceilings[name]
@@ -147,10 +150,16 @@ def why_bound(known: Known, name: str) -> tuple[str, str | None]:
     if name in release.companions:
         source = source_of(matrix, release.src, f"companions.{name}", "companions")
         return f"{name} {companion_spec(release.companions[name])} is made for {known.shown}", source
-    for rule in matrix.clashes:
-        held = rule.spec.contains(version, prereleases=True)
-        if rule.package == name and rule.framework == known.stack.framework and held:
-            return rule.why, source_of(matrix, {name: rule.src}, name)
+    rules = [
+        rule
+        for rule in matrix.clashes
+        if rule.package == name
+        and rule.framework == known.stack.framework
+        and rule.spec.contains(version, prereleases=True)
+    ]
+    broken = [rule for rule in rules if _disjoint(wanted, rule.needs, known, name)]
+    for rule in broken or rules:
+        return rule.why, source_of(matrix, {name: rule.src}, name)
     return f"{known.shown} requires it", source_of(matrix, release.src, f"requires.{name}", "requires")
 
 

@@ -24,7 +24,7 @@ WHERE = "pylock.toml"
 SHA256 = re.compile(r"[0-9a-f]{64}")
 FILENAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl")
 # What an address in a lock may be: no user, no query, no character that a shell or a Dockerfile acts on.
-ADDRESS = re.compile(r"(https?://[A-Za-z0-9._-]+(:\d{1,5})?|file://)(/[A-Za-z0-9._~%+!@=,:-]*)*")
+ADDRESS = re.compile(r"(https?://[A-Za-z0-9._-]+(:[0-9]{1,5})?|file://)(/[A-Za-z0-9._~%+!@=,:-]*)*")
 # The characters that may stand in a path beside letters and digits.
 PLAIN = "/._~%+!@=,:-"
 LONGEST = 2000

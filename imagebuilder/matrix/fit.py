@@ -20,8 +20,9 @@ def runs_on(
     """Tell how wheels run on a compute capability: as machine code, as PTX that the driver compiles, or not.
 
     The cuDNN release of the build must run there too where the matrix knows which code it holds: a
-    framework with code for a GPU and a cuDNN without fails at the first convolution. Code of cuDNN was
-    read from its x86-64 wheels, so it says nothing of other machines (sm_110 is on aarch64 alone).
+    framework with code for a GPU and a cuDNN without fails at the first convolution. PTX of cuDNN does not
+    count: it covers a few kernels only (cuDNN 9.5 on Blackwell). Its code was read from x86-64 wheels, so it
+    says nothing of other machines (sm_110 is on aarch64 alone).
     """
     own = code_on(matrix, wheels.cubin, wheels.ptx, capability)
     if own is None or build.cudnn is None or build.cuda is None or build.wheels.get("x86_64") != wheels:
@@ -30,8 +31,7 @@ def runs_on(
     code = library.code.get(f"cu{build.cuda.major}") if library else None
     if code is None:
         return own
-    beside = code_on(matrix, code.sass, code.ptx, capability)
-    return own if beside == "cubin" else beside
+    return own if code_on(matrix, code.sass, (), capability) else None
 
 
 def code_on(

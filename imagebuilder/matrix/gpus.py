@@ -91,6 +91,7 @@ def _unnamed(matrix: Matrix, capability: Capability, cudas: list[Cuda]) -> Gpu:
 
 def _common(gpus: list[Gpu]) -> Gpu:
     """Give a row that promises no more than each of these GPUs does."""
+    gpus = sorted(gpus, key=lambda gpu: (gpu.arch, gpu.kind, gpu.cuda_first, gpu.amp, gpu.forward_compat))
     first = gpus[0]
     firsts = [gpu.driver_branch_first for gpu in gpus if gpu.driver_branch_first is not None]
     lasts = [gpu.driver_branch_last for gpu in gpus if gpu.driver_branch_last is not None]

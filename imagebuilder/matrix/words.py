@@ -28,7 +28,7 @@ class _Numbered:
         """Read the text; raises ValueError that says which form is wanted."""
         if not isinstance(text, str) or not cls.form.fullmatch(text):
             raise ValueError(f"`{text}` is not {cls.wanted}")
-        return cls(text, tuple(int(part) for part in re.findall(r"\d+", text)))
+        return cls(text, tuple(int(part) for part in re.findall(r"[0-9]+", text)))
 
     def __str__(self) -> str:
         return self.text
@@ -56,7 +56,7 @@ class Driver(_Numbered):
     """A driver version such as 525.60.13; a branch alone (580) is its lowest version."""
 
     __slots__ = ()
-    form = re.compile(r"[1-9]\d{2}(\.\d{1,3}){0,2}")
+    form = re.compile(r"[1-9][0-9]{2}(\.[0-9]{1,3}){0,2}")
     wanted = "a driver version such as `535.104.05`"
 
     @property
@@ -69,7 +69,7 @@ class Cuda(_Numbered):
     """A CUDA version by its minor, such as 12.1."""
 
     __slots__ = ()
-    form = re.compile(r"[1-9]\d?\.\d{1,2}")
+    form = re.compile(r"[1-9][0-9]?\.[0-9]{1,2}")
     wanted = "a CUDA version such as `12.1`"
 
     @property
@@ -82,7 +82,7 @@ class Python(_Numbered):
     """A Python version by its minor, such as 3.11."""
 
     __slots__ = ()
-    form = re.compile(r"3\.\d{1,2}")
+    form = re.compile(r"3\.[0-9]{1,2}")
     wanted = "a Python version such as `3.11`"
 
     @property
@@ -95,7 +95,7 @@ class Glibc(_Numbered):
     """A glibc version such as 2.28."""
 
     __slots__ = ()
-    form = re.compile(r"2\.\d{1,2}")
+    form = re.compile(r"2\.[0-9]{1,2}")
     wanted = "a glibc version such as `2.28`"
 
 
@@ -103,7 +103,7 @@ class Capability(_Numbered):
     """A compute capability such as 8.0."""
 
     __slots__ = ()
-    form = re.compile(r"[1-9]\d?\.\d")
+    form = re.compile(r"[1-9][0-9]?\.[0-9]")
     wanted = "a compute capability such as `8.0`"
 
     @property
@@ -121,7 +121,7 @@ class Target(_Numbered):
     """What a wheel holds code for: sm_80 is machine code, compute_80 is PTX."""
 
     __slots__ = ()
-    form = re.compile(r"(sm|compute)_[1-9]\d{1,2}[af]?")
+    form = re.compile(r"(sm|compute)_[1-9][0-9]{1,2}[af]?")
     wanted = "a target such as `sm_80` or `compute_90`"
 
     @classmethod

@@ -187,6 +187,8 @@ def _labels(lock: Lock, templates: Templates, created: int) -> dict[str, str]:
         f"{LABEL}.templates": templates.digest,
         f"{LABEL}.tool": lock.tool,
     }
+    if stack.driver_packaged:
+        labels[f"{LABEL}.driver.packaged"] = str(stack.driver_packaged)
     if lock.base.image:
         labels["org.opencontainers.image.base.name"] = lock.base.image
     if stack.cudnn:

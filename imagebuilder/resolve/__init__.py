@@ -52,6 +52,7 @@ def _stack(space: Space, chosen: Candidate) -> Stack:
         variant=space.request.variant,
         source=offer.source,
         driver_min=driver_floor(space.matrix, offer.cuda),
+        driver_packaged=space.matrix.toolkits[str(offer.cuda)].driver_packaged,
         compute_capabilities=space.capabilities(offer),
         packages=exact,
         constraints=constraints,

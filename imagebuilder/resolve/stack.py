@@ -20,8 +20,8 @@ _T = TypeVar("_T")
 _MOST_TEXT = 4000
 _KEYS = (
     "identifier", "framework", "cuda", "cudnn", "nccl", "python", "os", "arch", "variant", "source",
-    "driver_min", "compute_capabilities", "packages", "constraints", "fallbacks", "reasons", "notes",
-    "matrix",
+    "driver_min", "driver_packaged", "compute_capabilities", "packages", "constraints", "fallbacks",
+    "reasons", "notes", "matrix",
 )  # fmt: skip
 
 
@@ -50,7 +50,8 @@ class Stack:
 
     `packages` are the exact pins of the stack (normalised names), `constraints` what the release says of
     packages that it does not pin (PEP 440 specifiers, with extras in brackets before them), together
-    with the known ceilings. `driver_min` is the minor-version-compatibility floor. `matrix` is the digest
+    with the known ceilings. `driver_min` is the minor-version-compatibility floor, `driver_packaged` the
+    driver that the toolkit comes with, whose compiler knows all of its PTX. `matrix` is the digest
     of the facts that it was chosen from.
     """
 
@@ -66,6 +67,7 @@ class Stack:
     variant: Variant
     source: str
     driver_min: Driver
+    driver_packaged: Driver | None = None
     compute_capabilities: tuple[Capability, ...]
     packages: Mapping[str, str]
     constraints: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def stack_to_dict(stack: Stack) -> dict[str, Any]:
         "variant": stack.variant,
         "source": stack.source,
         "driver_min": str(stack.driver_min),
+        "driver_packaged": None if stack.driver_packaged is None else str(stack.driver_packaged),
         "compute_capabilities": [str(capability) for capability in stack.compute_capabilities],
         "packages": dict(stack.packages),
         "constraints": dict(stack.constraints),
@@ -143,6 +146,7 @@ def stack_from_dict(doc: object, where: str = "stack.json") -> Stack:
         variant=top.read("variant", _one_of(get_args(Variant))),
         source=top.read("source", _matching(r"[a-z][a-z0-9-]*", "the name of an index")),
         driver_min=top.read("driver_min", Driver.parse),
+        driver_packaged=top.maybe("driver_packaged", Driver.parse),
         compute_capabilities=top.each("compute_capabilities", Capability.parse),
         packages=top.table("packages", lambda text: str(_version(text))),
         constraints=top.table("constraints", _constraint),

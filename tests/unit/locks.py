@@ -65,6 +65,7 @@ def make_stack(**changes: Any) -> Stack:
         variant="runtime",
         source="pypi",
         driver_min=Driver.parse("525.60.13"),
+        driver_packaged=Driver.parse("530.30.02"),
         compute_capabilities=tuple(map(Capability.parse, ["5.0", "8.0", "9.0"])),
         packages={"torch": "2.4.1", "nvidia-cudnn-cu12": "9.1.0.70"},
         matrix="sha256:" + "0" * 64,

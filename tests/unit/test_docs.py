@@ -150,7 +150,8 @@ def help_pages() -> str:
     ]
     for name, command in every_command():
         # click keeps the option of the first context that asked, which may be another test's
-        vars(command).pop("_help_option", None)
+        if hasattr(command, "_help_option"):
+            command._help_option = None
         context = click.Context(
             command,
             info_name=name,

@@ -236,10 +236,11 @@ def test_13_gb10_is_served_by_code_of_its_kin(matrix: Matrix) -> None:
 
 
 def test_14_the_image_says_its_driver_floor() -> None:
-    """The label holds the floor of minor-version compatibility and not the driver packaged with CUDA."""
+    """A label each for the floor and for the packaged driver, which nothing in the image demands."""
     text = rendered().dockerfile
     assert 'io.imgbuild.driver.min="525.60.13"' in text
-    assert "530." not in text
+    assert 'io.imgbuild.driver.packaged="530.30.02"' in text
+    assert [line for line in text.splitlines() if "530." in line and "driver.packaged" not in line] == []
 
 
 def test_15_the_symptom_of_ptx_from_a_newer_toolkit_is_named() -> None:

@@ -89,7 +89,7 @@ def test_of_every_framework_where_none_is_named(matrix: Matrix) -> None:
 
 def run(*words: str) -> tuple[int, str]:
     """Run the command line without its exit codes for errors; give the code and stdout."""
-    done = CliRunner().invoke(cli, words)
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
     return done.exit_code, done.stdout
 
 

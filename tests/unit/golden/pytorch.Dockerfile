@@ -94,6 +94,7 @@ LABEL io.imgbuild.compute-capabilities="5.0 8.0 9.0" \
       io.imgbuild.cuda="12.1" \
       io.imgbuild.cudnn="9.1.0.70" \
       io.imgbuild.driver.min="525.60.13" \
+      io.imgbuild.driver.packaged="530.30.02" \
       io.imgbuild.framework="pytorch" \
       io.imgbuild.framework.version="2.4.1" \
       io.imgbuild.matrix="sha256:0000000000000000000000000000000000000000000000000000000000000000" \
