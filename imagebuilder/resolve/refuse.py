@@ -159,7 +159,7 @@ def _arch(space: Space, constraint: Constraint, clash: tuple[Constraint, ...]) -
         for text, release in space.framework.releases.items()
         if Version(text) in versions
         for build in release.builds.values()
-        if build.cuda is None and wanted in build.wheels
+        if build.is_cpu_only and wanted in build.wheels
     ]
     if cpu_only:
         said = f"{given}GPU builds are for {there} only: the wheels for {space.request.arch} are CPU-only"
