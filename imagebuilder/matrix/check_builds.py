@@ -69,6 +69,28 @@ def _release(matrix: Matrix, framework: Framework, where: Where, release: Releas
 
 
 def _build(matrix: Matrix, framework: Framework, where: Where, build: Build) -> Iterator[Finding]:
+    yield from _served(framework, where, build)
+    for number, extra in enumerate(build.extras):
+        yield from _package((*where, "extras", number), extra)
+    if build.unusable is not None:
+        return
+    for machine, wheels in build.wheels.items():
+        if not wheels.python:
+            yield Finding(
+                (*where, "wheels", machine, "python"), "is empty; wheels are for at least one Python"
+            )
+    if not build.wheels:
+        yield Finding((*where, "wheels"), "is empty; a build has wheels for at least one machine")
+    if build.cuda_from is not None:
+        yield from _ranges(matrix, where, build, build.cuda_from)
+    elif build.cuda is not None:
+        yield from _libraries(matrix, where, build, build.cuda)
+    else:
+        yield from _without_cuda(where, build)
+
+
+def _served(framework: Framework, where: Where, build: Build) -> Iterator[Finding]:
+    """Check which index serves a build, and under which version."""
     version, variant = str(where[-3]), str(where[-1])
     indexes = ("pypi", *framework.indexes)
     for fact, name in (("source", build.source), *(("also_on", one) for one in build.also_on)):
@@ -83,23 +105,6 @@ def _build(matrix: Matrix, framework: Framework, where: Where, build: Build) -> 
         )
     if build.local_version not in (None, f"{version}+{variant}"):
         yield Finding((*where, "local_version"), f"`{build.local_version}` is not `{version}+{variant}`")
-    for machine, wheels in build.wheels.items():
-        if not wheels.python:
-            yield Finding(
-                (*where, "wheels", machine, "python"), "is empty; wheels are for at least one Python"
-            )
-    for number, extra in enumerate(build.extras):
-        yield from _package((*where, "extras", number), extra)
-    if build.unusable is not None:
-        return
-    if not build.wheels:
-        yield Finding((*where, "wheels"), "is empty; a build has wheels for at least one machine")
-    if build.cuda_from is not None:
-        yield from _ranges(matrix, where, build, build.cuda_from)
-    elif build.cuda is not None:
-        yield from _libraries(matrix, where, build, build.cuda)
-    else:
-        yield from _without_cuda(where, build)
 
 
 def _ranges(matrix: Matrix, where: Where, build: Build, cuda: Cuda) -> Iterator[Finding]:
@@ -112,7 +117,9 @@ def _ranges(matrix: Matrix, where: Where, build: Build, cuda: Cuda) -> Iterator[
     yield from dangling((*where, "cuda_from"), "toolkit", cuda, matrix.toolkits, ("toolkits",))
     yield from _pins(where, build, cuda)
     if not any(True for _ in sets_for(matrix, build)):
-        yield Finding((*where, "cuda_from"), f"no row of `cuda_sets` is for CUDA {cuda} or newer of its major")
+        yield Finding(
+            (*where, "cuda_from"), f"no row of `cuda_sets` is for CUDA {cuda} or newer of its major"
+        )
 
 
 def check_set(matrix: Matrix, name: str, row: CudaSet) -> Iterator[Finding]:

@@ -172,10 +172,10 @@ class LibraryRelease(Row):
 
 @row
 class CudaSet(Row):
-    """The libraries of one CUDA minor: exact versions of the nvidia wheels, as `release` of `framework` pins
-    them. Builds that take ranges get these, so that images of the same CUDA hold the same libraries.
+    """The libraries of one CUDA minor: exact versions of the nvidia wheels, as one release pins them.
 
-    Wheels that the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`.
+    Builds that take ranges get these, so that images of the same CUDA hold the same libraries. Wheels that
+    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`.
     """
 
     framework: str

@@ -42,11 +42,13 @@ def _compiles(matrix: Matrix, build: Build, capability: Capability) -> bool:
 
     Integrated GPUs are left out: the CUDA libraries beside the framework hold no code for them.
     """
-    if build.compiles_from is None or build.cuda is None:
+    if build.compiles_from is None or build.compiles_to is None or build.cuda is None:
+        return False
+    if not build.compiles_from <= capability <= build.compiles_to:
         return False
     if any(capability in runs_on.excepted for runs_on in matrix.code_runs_on.values()):
         return False
-    return capability >= build.compiles_from and capability in matrix.toolkits[str(build.cuda)].capabilities
+    return capability in matrix.toolkits[str(build.cuda)].capabilities
 
 
 def code_on(

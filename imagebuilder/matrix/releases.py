@@ -44,9 +44,9 @@ class Build(Row):
     neither is CPU-only: recorded because an index serves it silently, never chosen. `unusable` says why no
     image can be made of a build, which is then recorded to be refused with this reason.
 
-    `extras` are the extras of the package that ask for the CUDA wheels. `compiles_from` is the oldest
-    compute capability that the framework compiles its kernels for at run time; `fails_on` are majors of
-    capabilities on which the build does not run, although a driver could compile its PTX.
+    `extras` are the extras of the package that ask for the CUDA wheels. `compiles_from` and `compiles_to` are
+    the oldest and the newest compute capability that the framework compiles its kernels for at run time;
+    `fails_on` are majors of capabilities on which it does not run, although a driver could compile its PTX.
     """
 
     source: str
@@ -66,6 +66,7 @@ class Build(Row):
     bundled: tuple[str, ...] = ()
     wheels: Mapping[Machine, Wheels]
     compiles_from: Capability | None = None
+    compiles_to: Capability | None = None
     fails_on: tuple[int, ...] = ()
     grade: Grade
     note: str | None = None

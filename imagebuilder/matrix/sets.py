@@ -98,7 +98,7 @@ def takes(text: str, version: Version | None) -> bool:
 
 
 def _nearest(matrix: Matrix, name: str, text: str, wanted: Version | None) -> Version | None:
-    """Give the release of cuDNN or NCCL in a range that is nearest to the set's, a newer one before an older."""
+    """Give the cuDNN or NCCL release in a range that is nearest to the set's, newer ones before older."""
     movable = _MOVABLE.fullmatch(name)
     if movable is None or wanted is None:
         return None

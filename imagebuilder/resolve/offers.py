@@ -80,7 +80,10 @@ def _of_release(matrix: Matrix, version: Version, release: Release) -> Iterator[
 
 def _code(build: Build, cuda: Cuda, machine: Machine, wheels: Wheels) -> tuple[str, ...]:
     targets = (target.text for target in (*wheels.cubin, *wheels.ptx))
-    compiled = (str(cuda if build.compiles_from else cuda.major), str(build.compiles_from))
+    compiled = (
+        str(cuda if build.compiles_from else cuda.major),
+        f"{build.compiles_from}-{build.compiles_to}",
+    )
     return (machine, str(build.cudnn), *compiled, *map(str, build.fails_on), *targets)
 
 
