@@ -216,7 +216,7 @@ def resolved(request: Request, matrix: Matrix) -> Stack:
     tell(
         "resolve",
         f"{stack.identifier}: driver {stack.driver_min} or newer, compute capabilities "
-        f"{', '.join(map(str, stack.compute_capabilities))}",
+        f"{', '.join(map(str, stack.compute_capabilities)) or 'unknown'}",
     )
     for note in stack.notes:
         say(f"        note: {note}")

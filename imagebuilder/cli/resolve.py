@@ -63,7 +63,7 @@ def _text(stack: Stack, explain: bool) -> str:
         ("cudnn", str(stack.cudnn or "unknown")),
         ("nccl", str(stack.nccl or "unknown")),
         ("python", f"{stack.python} of {stack.os}, {stack.arch}"),
-        ("gpus", "compute capability " + ", ".join(map(str, stack.compute_capabilities))),
+        ("gpus", "compute capability " + (", ".join(map(str, stack.compute_capabilities)) or "unknown")),
     ]
     pinned = [(name, version) for name, version in stack.packages.items()]
     parts = [stack.identifier, table([(f"  {name}", value) for name, value in [*values, *pinned]])]

@@ -137,8 +137,12 @@ def _question(known: Known, before: str | None) -> Question:
     own = None
     if stack.source != "pypi":
         own = own_index(stack.source, matrix.frameworks[stack.framework].indexes, known.variant)
+    extras = f"[{','.join(known.build.extras)}]" if known.build.extras else ""
     return Question(
-        requirements=tuple(f"{name}=={version}" for name, version in stack.packages.items()),
+        requirements=tuple(
+            f"{name}{extras if name == stack.package else ''}=={version}"
+            for name, version in stack.packages.items()
+        ),
         # A constraint carries no extras: they stand in brackets before the specifier.
         constraints=tuple(f"{name}{text.rpartition(']')[2]}" for name, text in stack.constraints.items()),
         python=stack.python,

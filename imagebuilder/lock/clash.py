@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from imagebuilder.errors import UnmetError
 from imagebuilder.lock.remedies import Remedy, other_release, rewritten
+from imagebuilder.matrix.sets import builds_of
 from imagebuilder.resolve.explain import graded, source_of
 from imagebuilder.resolve.pins import companion_spec
 
@@ -47,7 +48,7 @@ def known_of(stack: Stack, matrix: Matrix) -> Known:
     """Look a stack up in the matrix; raises UnmetError where the matrix no longer has its build."""
     framework = matrix.frameworks.get(stack.framework)
     release = framework.releases.get(stack.version.public) if framework else None
-    for variant, build in release.builds.items() if release else ():
+    for variant, build in builds_of(matrix, release) if release else ():
         served = stack.source in (build.source, *build.also_on)
         if build.cuda == stack.cuda and served and release:
             return Known(stack=stack, matrix=matrix, release=release, variant=variant, build=build)
@@ -135,6 +136,10 @@ def _why_pinned(known: Known, name: str, pin: str) -> tuple[str, str | None]:
     stack = known.stack
     if name == stack.package:
         return f"it is {stack.identifier}", graded(known.matrix, known.build, "source")
+    if known.build.cuda_from is not None and name.startswith("nvidia-"):
+        return f"{stack.identifier} has it from the CUDA set {stack.cuda}", graded(
+            known.matrix, known.build, "pins", name
+        )
     return f"{known.shown} needs just this version", graded(known.matrix, known.build, "pins", name)
 
 
@@ -160,6 +165,13 @@ def why_bound(known: Known, name: str, wanted: SpecifierSet) -> tuple[str, str |
     broken = [rule for rule in rules if _disjoint(wanted, rule.needs, known, name)]
     for rule in broken or rules:
         return rule.why, source_of(matrix, {name: rule.src}, name)
+    row = matrix.cuda_sets.get(str(known.stack.cuda))
+    if row is not None and name in row.pins and name not in release.requires:
+        source = source_of(matrix, row.src, f"pins.{name}", "pins")
+        return (
+            f"the CUDA set {known.stack.cuda} holds it: the libraries of {row.framework} {row.release}",
+            source,
+        )
     return f"{known.shown} requires it", source_of(matrix, release.src, f"requires.{name}", "requires")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from imagebuilder.matrix import sources
-from imagebuilder.matrix.check_builds import check_framework
+from imagebuilder.matrix.check_builds import check_framework, check_set
 from imagebuilder.matrix.facts import Base, Gpu, LibraryRelease, Matrix, Toolkit
 from imagebuilder.matrix.findings import Finding, dangling, odd_date, odd_name, odd_tags, out_of_order
 from imagebuilder.matrix.gpus import plain_name
@@ -37,6 +37,7 @@ _KEYS: Mapping[tuple[str, ...], Any] = {
     ("driver_branches",): int,
     ("cudnn",): Version,
     ("nccl",): Version,
+    ("cuda_sets",): Cuda.parse,
     ("packages",): Version,
     ("frameworks", "releases"): Version,
 }
@@ -61,6 +62,8 @@ def check(matrix: Matrix, plain: Mapping[str, Any]) -> Iterator[Finding]:
         yield from dangling(
             ("clashes", number, "framework"), "framework", clash.framework, matrix.frameworks, ("frameworks",)
         )
+    for name, row_of_set in matrix.cuda_sets.items():
+        yield from check_set(matrix, name, row_of_set)
     for name, framework in matrix.frameworks.items():
         yield from check_framework(matrix, name, framework)
 

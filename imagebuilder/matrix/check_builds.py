@@ -9,11 +9,12 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from imagebuilder.matrix.findings import Finding, dangling, odd_tags
+from imagebuilder.matrix.sets import sets_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagebuilder.matrix.facts import Build, Framework, Matrix, Release, Wheels
+    from imagebuilder.matrix.facts import Build, CudaSet, Framework, Matrix, Release, Wheels
     from imagebuilder.matrix.read import Where
     from imagebuilder.matrix.words import Cuda, Target
 
@@ -68,6 +69,28 @@ def _release(matrix: Matrix, framework: Framework, where: Where, release: Releas
 
 
 def _build(matrix: Matrix, framework: Framework, where: Where, build: Build) -> Iterator[Finding]:
+    yield from _served(framework, where, build)
+    for number, extra in enumerate(build.extras):
+        yield from _package((*where, "extras", number), extra)
+    if build.unusable is not None:
+        return
+    for machine, wheels in build.wheels.items():
+        if not wheels.python:
+            yield Finding(
+                (*where, "wheels", machine, "python"), "is empty; wheels are for at least one Python"
+            )
+    if not build.wheels:
+        yield Finding((*where, "wheels"), "is empty; a build has wheels for at least one machine")
+    if build.cuda_from is not None:
+        yield from _ranges(matrix, where, build, build.cuda_from)
+    elif build.cuda is not None:
+        yield from _libraries(matrix, where, build, build.cuda)
+    else:
+        yield from _without_cuda(where, build)
+
+
+def _served(framework: Framework, where: Where, build: Build) -> Iterator[Finding]:
+    """Check which index serves a build, and under which version."""
     version, variant = str(where[-3]), str(where[-1])
     indexes = ("pypi", *framework.indexes)
     for fact, name in (("source", build.source), *(("also_on", one) for one in build.also_on)):
@@ -76,20 +99,50 @@ def _build(matrix: Matrix, framework: Framework, where: Where, build: Build) -> 
         yield Finding((*where, "also_on"), f"`{build.source}` is its source already")
     if build.version.public != version:
         yield Finding((*where, "version"), f"`{build.version}` is not a build of release `{version}`")
-    if build.source != "pypi" and build.version.local != variant:
+    if build.source != "pypi" and build.version.local not in (None, variant):
         yield Finding(
             (*where, "version"), f"`{build.version}` is not the variant `{variant}`: it wants `+{variant}`"
         )
     if build.local_version not in (None, f"{version}+{variant}"):
         yield Finding((*where, "local_version"), f"`{build.local_version}` is not `{version}+{variant}`")
-    for machine, wheels in build.wheels.items():
-        if not wheels.python:
-            yield Finding(
-                (*where, "wheels", machine, "python"), "is empty; wheels are for at least one Python"
-            )
-    if not build.wheels:
-        yield Finding((*where, "wheels"), "is empty; a build has wheels for at least one machine")
-    yield from _libraries(matrix, where, build, build.cuda) if build.cuda else _without_cuda(where, build)
+
+
+def _ranges(matrix: Matrix, where: Where, build: Build, cuda: Cuda) -> Iterator[Finding]:
+    """Check a build that takes a CUDA set: it names no library of its own, and there is a set for it."""
+    for fact in ("cuda", "cudnn", "nccl"):
+        if getattr(build, fact) is not None:
+            yield Finding((*where, fact), "is there, though the build names `cuda_from` and takes a CUDA set")
+    if where[-1] != f"cuda{cuda.major}":
+        yield Finding(where, f"is not the name of a build for any CUDA {cuda.major}.x, `cuda{cuda.major}`")
+    yield from dangling((*where, "cuda_from"), "toolkit", cuda, matrix.toolkits, ("toolkits",))
+    yield from _pins(where, build, cuda)
+    if not any(True for _ in sets_for(matrix, build)):
+        yield Finding(
+            (*where, "cuda_from"), f"no row of `cuda_sets` is for CUDA {cuda} or newer of its major"
+        )
+
+
+def check_set(matrix: Matrix, name: str, row: CudaSet) -> Iterator[Finding]:
+    """Find what is wrong with a CUDA set: what it names exists, and its release pins what it says."""
+    where: Where = ("cuda_sets", name)
+    yield from dangling(where, "toolkit", name, matrix.toolkits, ("toolkits", name))
+    yield from dangling((*where, "framework"), "framework", row.framework, matrix.frameworks, ("frameworks",))
+    framework = matrix.frameworks.get(row.framework)
+    release = framework.releases.get(str(row.release)) if framework else None
+    found = [build for build in release.builds.values() if str(build.cuda) == name] if release else []
+    if framework and not found:
+        yield Finding((*where, "release"), f"{row.framework} {row.release} has no build for CUDA {name}")
+    for package, version in row.pins.items():
+        yield from _package((*where, "pins", package), package)
+        library = re.fullmatch(r"nvidia-(cudnn|nccl)-cu\d\d", package)
+        if library:
+            table = getattr(matrix, library[1])
+            place = (*where, "pins", package)
+            yield from dangling(place, f"{library[1]} release", version, table, (library[1],))
+        for build in found:
+            pin = build.pins.get(package, str(version))
+            if pin != str(version):
+                yield Finding((*where, "pins", package), f"`{version}` is not what the release pins, `{pin}`")
 
 
 def _without_cuda(where: Where, build: Build) -> Iterator[Finding]:
@@ -129,6 +182,10 @@ def _libraries(matrix: Matrix, where: Where, build: Build, cuda: Cuda) -> Iterat
         pin = build.pins.get(f"nvidia-{fact}-cu{cuda.major}")
         if pin is not None and pin[0].isdigit() and pin != str(version):
             yield Finding((*where, fact), f"`{version}` is not what the build pins, `{pin}`")
+    yield from _pins(where, build, cuda)
+
+
+def _pins(where: Where, build: Build, cuda: Cuda) -> Iterator[Finding]:
     for package, pin in build.pins.items():
         yield from _package((*where, "pins", package), package)
         yield from _pin((*where, "pins", package), pin)

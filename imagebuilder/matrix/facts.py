@@ -171,6 +171,21 @@ class LibraryRelease(Row):
 
 
 @row
+class CudaSet(Row):
+    """The libraries of one CUDA minor: exact versions of the nvidia wheels, as one release pins them.
+
+    Builds that take ranges get these, so that images of the same CUDA hold the same libraries. Wheels that
+    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`.
+    """
+
+    framework: str
+    release: Version
+    pins: Mapping[str, Version]
+    src: Mapping[str, str] = field(default_factory=dict)
+    note: str | None = None
+
+
+@row
 class PackageRelease(Row):
     """One release of a package that a stack holds beside the framework (numpy)."""
 
@@ -244,6 +259,7 @@ class Matrix(Row):
     driver_branches: Mapping[str, DriverBranch]
     cudnn: Mapping[str, LibraryRelease]
     nccl: Mapping[str, LibraryRelease]
+    cuda_sets: Mapping[str, CudaSet] = field(default_factory=dict)
     bases: Mapping[str, Base]
     gone: Mapping[str, Gone]
     packages: Mapping[str, Mapping[str, PackageRelease]]

@@ -24,7 +24,10 @@ def runs_on(
     count: it covers a few kernels only (cuDNN 9.5 on Blackwell). Its code was read from x86-64 wheels, so it
     says nothing of other machines (sm_110 is on aarch64 alone).
     """
-    own = code_on(matrix, wheels.cubin, wheels.ptx, capability)
+    if capability.major in build.fails_on:
+        return None
+    compiled = _compiles(matrix, build, capability)
+    own = "cubin" if compiled else code_on(matrix, wheels.cubin, wheels.ptx, capability)
     if own is None or build.cudnn is None or build.cuda is None or build.wheels.get("x86_64") != wheels:
         return own
     library = matrix.cudnn.get(str(build.cudnn))
@@ -32,6 +35,20 @@ def runs_on(
     if code is None:
         return own
     return own if code_on(matrix, code.sass, (), capability) else None
+
+
+def _compiles(matrix: Matrix, build: Build, capability: Capability) -> bool:
+    """Tell whether a framework makes machine code for a capability at run time, with its toolkit's ptxas.
+
+    Integrated GPUs are left out: the CUDA libraries beside the framework hold no code for them.
+    """
+    if build.compiles_from is None or build.compiles_to is None or build.cuda is None:
+        return False
+    if not build.compiles_from <= capability <= build.compiles_to:
+        return False
+    if any(capability in runs_on.excepted for runs_on in matrix.code_runs_on.values()):
+        return False
+    return capability in matrix.toolkits[str(build.cuda)].capabilities
 
 
 def code_on(
@@ -95,7 +112,7 @@ def served_by(release: Release, build: Build, machine: Machine) -> tuple[str, ..
     file. Another may, under a local version such as 2.10.0+cu128.
     """
     beside = any(
-        other.cuda is None
+        other.is_cpu_only
         and machine in other.wheels
         and (other.source, other.version) == (build.source, build.version)
         for other in release.builds.values()

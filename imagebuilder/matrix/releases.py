@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from imagebuilder.matrix.row import Row, row
-from imagebuilder.matrix.words import Cuda, Glibc, Grade, Machine, Python, Target
+from imagebuilder.matrix.words import Capability, Cuda, Glibc, Grade, Machine, Python, Target
 
 
 @row
@@ -36,15 +36,26 @@ class Build(Row):
     """One build of a framework release for one CUDA, as one index serves it.
 
     `source` names the index (`pypi`, or a key of the framework's `indexes`), `also_on` further ones that
-    serve a wheel of the same version and variant; `cuda` is absent for a CPU-only build, which is
-    recorded because an index serves it silently and is never chosen. Where `source` has such a build of
-    the same version for a machine, the wheels here for that machine are on the `also_on` indexes alone.
+    serve a wheel of the same version and variant. Where `source` has a CPU-only build of the same version
+    for a machine, the wheels here for that machine are on the `also_on` indexes alone.
+
+    A build that pins its CUDA libraries names its `cuda`. One that takes ranges of them names `cuda_from`,
+    the oldest CUDA of the major that it runs with; which one it gets is a row of `cuda_sets`. One with
+    neither is CPU-only: recorded because an index serves it silently, never chosen. `unusable` says why no
+    image can be made of a build, which is then recorded to be refused with this reason.
+
+    `extras` are the extras of the package that ask for the CUDA wheels. `compiles_from` and `compiles_to` are
+    the oldest and the newest compute capability that the framework compiles its kernels for at run time;
+    `fails_on` are majors of capabilities on which it does not run, although a driver could compile its PTX.
     """
 
     source: str
     also_on: tuple[str, ...] = ()
     version: Version
+    extras: tuple[str, ...] = ()
+    unusable: str | None = None
     cuda: Cuda | None = None
+    cuda_from: Cuda | None = None
     toolkit: Version | None = None
     cudnn: Version | None = None
     nccl: Version | None = None
@@ -54,9 +65,17 @@ class Build(Row):
     commit: str | None = None
     bundled: tuple[str, ...] = ()
     wheels: Mapping[Machine, Wheels]
+    compiles_from: Capability | None = None
+    compiles_to: Capability | None = None
+    fails_on: tuple[int, ...] = ()
     grade: Grade
     note: str | None = None
     src: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_cpu_only(self) -> bool:
+        """Whether the wheels know no GPU at all."""
+        return self.cuda is None and self.cuda_from is None and self.unusable is None
 
 
 @row
@@ -73,9 +92,9 @@ class Ceiling(Row):
 class Release(Row):
     """One release of a framework with all its builds, keyed by variant (cu121)."""
 
-    released: str
+    released: str | None = None
     yanked: str | None = None
-    requires_python: SpecifierSet
+    requires_python: SpecifierSet = field(default_factory=SpecifierSet)
     requires: Mapping[str, SpecifierSet] = field(default_factory=dict)
     triton: str | None = None
     triton_python_below: Python | None = None

@@ -19,6 +19,7 @@ from imagebuilder.matrix.fit import (
     runs_on,
     served_by,
 )
+from imagebuilder.matrix.sets import builds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +77,7 @@ def _of_framework(matrix: Matrix, name: str, conditions: Conditions) -> Iterator
         version = Version(text)
         if conditions.spec is not None and not conditions.spec.contains(version, prereleases=True):
             continue
-        for variant, build in release.builds.items():
+        for variant, build in builds_of(matrix, release):
             wheels = build.wheels.get(conditions.machine)
             if (
                 wheels is None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from imagebuilder.errors import UsageError
 from imagebuilder.render.layers import Layer, plan_layers
-from imagebuilder.render.templating import Templates, render_text
+from imagebuilder.render.templating import Templates, render_text, used_by
 from imagebuilder.resolve.stack import stack_to_dict
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ def render(
         "compression": COMPRESSION,
     }
     template = f"{lock.stack.framework}.Dockerfile.j2"
-    labels = _labels(lock, templates, created)
+    used = {*used_by(templates, template), *(f"builtin/{name}" for name in SCRIPTS)}
+    labels = _labels(lock, templates.digest(used))
     draft = render_text(templates, template, {**values, "labels": labels})
     key = _digest({**files, "Dockerfile": draft.encode(), "created": str(created).encode()})
     labels[f"{LABEL}.build-key"] = key
@@ -166,7 +167,7 @@ def _stamp(wheel: Wheel) -> int:
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
 
 
-def _labels(lock: Lock, templates: Templates, created: int) -> dict[str, str]:
+def _labels(lock: Lock, templates: str) -> dict[str, str]:
     """Say in the image's configuration what it is, what it needs and what it was made from."""
     stack = lock.stack
     labels = {
@@ -184,7 +185,7 @@ def _labels(lock: Lock, templates: Templates, created: int) -> dict[str, str]:
         f"{LABEL}.driver.min": str(stack.driver_min),
         f"{LABEL}.compute-capabilities": " ".join(map(str, stack.compute_capabilities)),
         f"{LABEL}.matrix": stack.matrix,
-        f"{LABEL}.templates": templates.digest,
+        f"{LABEL}.templates": templates,
         f"{LABEL}.tool": lock.tool,
     }
     if stack.driver_packaged:

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from imagebuilder.lock import Lock, Wheel
 
-# A wheel from this size on is a layer of its own: below it, the cost of one more layer (a request and a
-# directory tree a pull) is more than what sharing it saves.
-LARGE = 16 * 2**20
+# A CUDA wheel from this size on is a layer of its own. The libraries that every framework has go down to the
+# CUDA runtime of 0.9 MiB; together with a wheel that only one framework has, it would be shared with none.
+LARGE = 2**19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def plan_layers(lock: Lock) -> tuple[Layer, ...]:
     small = [wheel for wheel in cuda if wheel.size < LARGE]
     rest = [wheel for wheel in lock.wheels if not _is_cuda(wheel)]
     triton = [wheel for wheel in rest if wheel.name in ("triton", "pytorch-triton")]
-    framework = [wheel for wheel in rest if wheel.name == stack.package]
+    framework = [wheel for wheel in rest if _is_framework(lock, wheel)]
     others = [wheel for wheel in rest if wheel not in triton and wheel not in framework]
     groups: list[tuple[str, str, Iterable[Wheel]]] = [
         (wheel.name, f"{wheel.name} {wheel.version}", [wheel]) for wheel in large
@@ -69,6 +69,13 @@ def _by_source(lock: Lock, name: str, title: str, wheels: tuple[Wheel, ...]) -> 
             wheels=tuple(sorted((w for w in wheels if w.source == source), key=lambda wheel: wheel.name)),
             index=lock.sources.get(source),
         )
+
+
+def _is_framework(lock: Lock, wheel: Wheel) -> bool:
+    """Tell the framework and what is released with it: of one version, pinned (jaxlib and the plugins)."""
+    stack = lock.stack
+    beside = wheel.name in stack.packages and wheel.version.public == stack.version.public
+    return wheel.name == stack.package or beside
 
 
 def _is_cuda(wheel: Wheel) -> bool:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from imagebuilder.render.sandbox import Rendered
+    from jinja2 import TemplateSyntaxError
+
+    from imagebuilder.render.sandbox import Rendered, Sandbox
 
 # What a value may consist of when it enters a Dockerfile unquoted: no quotes, `$`, backslash, backquote,
 # `#`, `;`, `&`, `|`, `<`, line breaks or anything else that means something to the shell or the Dockerfile.
@@ -31,11 +33,11 @@ class Templates:
 
     files: Mapping[str, bytes] = field(default_factory=dict)
 
-    @property
-    def digest(self) -> str:
-        """One digest over names and contents."""
+    def digest(self, names: Collection[str]) -> str:
+        """Give one digest over these names and their contents."""
         total = sha256()
-        for name, content in sorted(self.files.items()):
+        for name in sorted(names):
+            content = self.read(name)
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return f"sha256:{total.hexdigest()}"
@@ -148,20 +150,15 @@ def render_text(templates: Templates, name: str, values: Mapping[str, Any]) -> s
     """Render one template; raises UsageError with the template's name and line where it is broken."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
-    from imagebuilder.render.sandbox import Sandbox, bounded
+    from imagebuilder.render.sandbox import bounded
 
     templates.read(name)
-    environment = Sandbox(
-        lambda key: templates.files[key].decode() if key in templates.files else None, _checked, quoted
-    )
     try:
-        template = environment.get_template(name)
+        template = _sandbox(templates).get_template(name)
         with bounded(templates.files):
             return str(template.render(values))
     except TemplateSyntaxError as error:
-        raise UsageError(
-            f"template `{error.name or name}` is broken at line {error.lineno}", why=error.message
-        ) from error
+        raise _broken(error, name) from error
     except UsageError as error:
         raise UsageError(f"{_place(error, templates, name)}: {error.what}", why=error.why) from error
     except (
@@ -176,6 +173,41 @@ def render_text(templates: Templates, name: str, values: Mapping[str, Any]) -> s
     ) as error:
         why = f"{type(error).__name__}: {error}"
         raise UsageError(f"{_place(error, templates, name)} cannot be rendered", why=why) from error
+
+
+def used_by(templates: Templates, name: str) -> frozenset[str]:
+    """Give the names of the templates that one is made of: itself, what it extends, includes and imports.
+
+    A template that computes such a name may use any. Raises UsageError where one is broken or missing.
+    """
+    from jinja2 import TemplateSyntaxError, meta
+
+    sandbox = _sandbox(templates)
+    found: set[str] = set()
+    pending = [name]
+    while pending:
+        one = pending.pop()
+        found.add(one)
+        try:
+            named = set(meta.find_referenced_templates(sandbox.parse(templates.read(one).decode(), one)))
+        except TemplateSyntaxError as error:
+            raise _broken(error, one) from error
+        if None in named:
+            return frozenset(templates.files)
+        pending += [other for other in named if other and other in templates.files and other not in found]
+    return frozenset(found)
+
+
+def _sandbox(templates: Templates) -> Sandbox:
+    from imagebuilder.render.sandbox import Sandbox
+
+    return Sandbox(
+        lambda key: templates.files[key].decode() if key in templates.files else None, _checked, quoted
+    )
+
+
+def _broken(error: TemplateSyntaxError, name: str) -> UsageError:
+    return UsageError(f"template `{error.name or name}` is broken at line {error.lineno}", why=error.message)
 
 
 def _place(error: Exception, templates: Templates, name: str) -> str:

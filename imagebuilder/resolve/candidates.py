@@ -75,7 +75,7 @@ class Space:
         self.bases = sorted(matrix.bases.items(), key=lambda item: (not item[1].default, item[0]))
         self._code: dict[tuple[object, ...], Literal["cubin", "ptx"] | None] = {}
         self.known_capabilities = known_capabilities(matrix)
-        self.offers = offers_of(self.framework, self.sources)
+        self.offers = offers_of(matrix, self.framework, self.sources)
         self.possible = self._fitting_bases() & self._offered(lambda offer: _is_offered(offer, request.spec))
         self.sets = {frozenset(keys): allowed for keys, allowed in self._sets()}
         self.constraints = tuple(key for keys in self.sets if len(keys) == 1 for key in keys)

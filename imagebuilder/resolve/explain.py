@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imagebuilder.matrix.fit import pythons
 from imagebuilder.matrix.sources import cite
+from imagebuilder.resolve.cuda_sets import set_reasons
 from imagebuilder.resolve.offers import is_named
 from imagebuilder.resolve.pins import TRITON
 from imagebuilder.resolve.stack import Reason
@@ -62,6 +63,9 @@ def _build_reasons(space: Space, chosen: Candidate) -> Iterator[Reason]:
         because=_why_source(space, offer),
         source=graded(matrix, build, "source"),
     )
+    if build.cuda_from is not None:
+        yield from set_reasons(space, offer)
+        return
     yield Reason(
         fact="cuda",
         value=str(offer.cuda),
@@ -155,11 +159,10 @@ def _host_reasons(space: Space, chosen: Candidate) -> Iterator[Reason]:
             because=f"not older than {major.driver_min}, the floor of CUDA {offer.cuda.major}.x",
             source=source_of(matrix, major.src, "driver_min"),
         )
-    targets = joined([*offer.wheels.cubin, *offer.wheels.ptx]) or "targets that no source names"
     yield Reason(
         fact="compute_capabilities",
-        value=joined(space.capabilities(offer)),
-        because=f"the wheel holds code for {targets}{_cudnn_code(space, offer)}",
+        value=joined(space.capabilities(offer)) or "unknown",
+        because=f"the wheel {held_code([offer])}{_cudnn_code(space, offer)}",
         source=code_source(space, offer),
     )
     for gpu in space.gpus:
@@ -178,10 +181,22 @@ def _host_reasons(space: Space, chosen: Candidate) -> Iterator[Reason]:
         )
 
 
+def held_code(offers: Sequence[Offer], *, plural: bool = False) -> str:
+    """Say what code offers hold, behind the subject of a sentence: targets, or from where on they compile."""
+    targets = sorted({target for offer in offers for target in (*offer.wheels.cubin, *offer.wheels.ptx)})
+    oldest = [offer.build.compiles_from for offer in offers if offer.build.compiles_from]
+    newest = [offer.build.compiles_to for offer in offers if offer.build.compiles_to]
+    if oldest and newest and not targets:
+        verb = "compile" if plural else "compiles"
+        return f"{verb} for compute capabilities {min(oldest)} to {max(newest)} that its CUDA can target"
+    verb = "hold" if plural else "holds"
+    return f"{verb} code for {joined(targets) or 'targets that no source names'}"
+
+
 def code_source(space: Space, offer: Offer) -> str:
     """Give the source of the code targets of an offer."""
     return source_of(space.matrix, offer.wheels.src, "cubin", "archs") or graded(
-        space.matrix, offer.build, "cubin", "archs", "source"
+        space.matrix, offer.build, "cubin", "archs", "compiles_from", "source"
     )
 
 

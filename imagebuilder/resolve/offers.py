@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from imagebuilder.matrix.sets import builds_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from packaging.specifiers import SpecifierSet
 
-    from imagebuilder.matrix.facts import Build, Framework, Machine, Release, Wheels
+    from imagebuilder.matrix.facts import Build, Framework, Machine, Matrix, Release, Wheels
     from imagebuilder.matrix.words import Cuda
 
 
@@ -36,10 +38,12 @@ class Offer:
     code: tuple[str, ...]
 
 
-def offers_of(framework: Framework, sources: tuple[str, ...]) -> list[Offer]:
+def offers_of(matrix: Matrix, framework: Framework, sources: tuple[str, ...]) -> list[Offer]:
     """Give every GPU build of a framework in the order of preference: source, release, CUDA, grade."""
     offers = [
-        offer for text, release in framework.releases.items() for offer in _of_release(Version(text), release)
+        offer
+        for text, release in framework.releases.items()
+        for offer in _of_release(matrix, Version(text), release)
     ]
     offers.sort(key=lambda offer: (offer.build.grade, offer.variant, offer.machine))
     offers.sort(key=lambda offer: (offer.version, offer.cuda), reverse=True)
@@ -47,8 +51,8 @@ def offers_of(framework: Framework, sources: tuple[str, ...]) -> list[Offer]:
     return offers
 
 
-def _of_release(version: Version, release: Release) -> Iterator[Offer]:
-    """Give the offers of a release.
+def _of_release(matrix: Matrix, version: Version, release: Release) -> Iterator[Offer]:
+    """Give the offers of a release; a build that takes ranges is one for each CUDA set.
 
     Where an index has a CPU-only wheel of a version for a machine, it has no GPU wheel of the same version
     for it: the two would be one file. Another index may, under a local version (2.10.0+cu128).
@@ -56,10 +60,10 @@ def _of_release(version: Version, release: Release) -> Iterator[Offer]:
     cpu_only = {
         (build.source, machine, build.version)
         for build in release.builds.values()
-        if build.cuda is None
+        if build.is_cpu_only
         for machine in build.wheels
     }
-    for variant, build in release.builds.items():
+    for variant, build in builds_of(matrix, release):
         if build.cuda is None:
             continue
         local = Version(build.local_version or str(build.version))
@@ -76,7 +80,11 @@ def _of_release(version: Version, release: Release) -> Iterator[Offer]:
 
 def _code(build: Build, cuda: Cuda, machine: Machine, wheels: Wheels) -> tuple[str, ...]:
     targets = (target.text for target in (*wheels.cubin, *wheels.ptx))
-    return (machine, str(build.cudnn), str(cuda.major), *targets)
+    compiled = (
+        str(cuda if build.compiles_from else cuda.major),
+        f"{build.compiles_from}-{build.compiles_to}",
+    )
+    return (machine, str(build.cudnn), *compiled, *map(str, build.fails_on), *targets)
 
 
 def is_named(version: Version, spec: SpecifierSet) -> bool:

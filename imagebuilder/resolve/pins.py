@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from imagebuilder.matrix.sets import rest_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -99,4 +101,7 @@ def packages(space: Space, candidate: Candidate) -> tuple[dict[str, str], dict[s
         if newest:
             exact[name] = str(newest)
     constraints.update((name, str(spec)) for name, spec in known.items() if name not in constraints)
+    if candidate.offer.build.cuda_from is not None:
+        row = space.matrix.cuda_sets[str(candidate.offer.cuda)]
+        constraints.update(rest_of(row, candidate.offer.build))
     return dict(sorted(exact.items())), dict(sorted(constraints.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -17,7 +17,9 @@ from imagebuilder.resolve.alternatives import (
     neighbours,
     neighbours_of_range,
 )
-from imagebuilder.resolve.explain import code_source, graded, joined, source_of
+from imagebuilder.resolve.cuda_sets import misfits
+from imagebuilder.resolve.explain import code_source, graded, held_code, joined, source_of
+from imagebuilder.resolve.unusable import unusable_for, why_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,13 +82,10 @@ def _framework(space: Space, constraint: Constraint, clash: tuple[Constraint, ..
     near = there[before or after or max(there)]
     said = given + (joined(ends) or f"releases are {min(there)} to {max(there)}")
     if not matched(space):
-        others = [
-            text for text in space.framework.releases if space.request.spec.contains(text, prereleases=True)
-        ]
-        why = (
-            f"{joined(others)} is yanked, a pre-release or CPU-only" if others else "no such release is known"
-        )
-        said = f"{why}; the nearest with a GPU build are {joined([v for v in (before, after) if v])}"
+        why, source = why_none(space)
+        nearest = joined([version for version in (before, after) if version])
+        said = f"{why}; the nearest with a GPU build: {nearest}"
+        return said, source or graded(space.matrix, near.build, "source")
     return said, graded(space.matrix, near.build, "source")
 
 
@@ -101,8 +100,11 @@ def _cuda(space: Space, constraint: Constraint, clash: tuple[Constraint, ...]) -
         said = f"{given}builds are for CUDA {joined(values)}"
     else:
         said = f"{given}builds are for CUDA {values[0]} to {values[-1]}, nearest to {wanted}: {joined(near)}"
-    if str(wanted) not in space.matrix.toolkits:
+    if wanted is not None and str(wanted) not in space.matrix.toolkits:
         said += f"; no toolkit {wanted} is known"
+    elif wanted is not None:
+        why = next(chain(misfits(space, offers, wanted), unusable_for(space, wanted)), None)
+        said += f"; {why}" if why else ""
     return said, graded(space.matrix, there[near[0]].build, "cuda", "source")
 
 
@@ -159,7 +161,7 @@ def _arch(space: Space, constraint: Constraint, clash: tuple[Constraint, ...]) -
         for text, release in space.framework.releases.items()
         if Version(text) in versions
         for build in release.builds.values()
-        if build.cuda is None and wanted in build.wheels
+        if build.is_cpu_only and wanted in build.wheels
     ]
     if cpu_only:
         said = f"{given}GPU builds are for {there} only: the wheels for {space.request.arch} are CPU-only"
@@ -180,10 +182,15 @@ def _gpu(space: Space, constraint: Constraint, clash: tuple[Constraint, ...]) ->
         ends += [f"up to branch R{last}"] if last else []
         source = source_of(space.matrix, row.src, "driver_min", "driver_branch_first", "driver_branch_last")
         return f"drivers support {gpu.name} {joined(ends)}", source
-    targets = sorted({target for offer in offers for target in (*offer.wheels.cubin, *offer.wheels.ptx)})
-    held = joined(targets) if targets else "targets that no source names"
+    failing = next((offer for offer in offers if gpu.capability.major in offer.build.fails_on), None)
+    if failing and all(gpu.capability.major in offer.build.fails_on for offer in offers):
+        return (
+            f"its compute capability is {gpu.capability}; {given}no build of {space.name} runs on "
+            f"{gpu.capability.major}.x: none holds machine code for it, and compiling their PTX fails there",
+            graded(space.matrix, failing.build, "fails_on"),
+        )
     return (
-        f"its compute capability is {gpu.capability}; {given}builds hold code for {held}"
+        f"its compute capability is {gpu.capability}; {given}builds {held_code(offers, plural=True)}"
         f"{_libraries(space, gpu, offers)}{_nearest_with_code(space, gpu, offers)}",
         code_source(space, offers[0]),
     )

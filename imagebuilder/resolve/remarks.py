@@ -6,6 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from imagebuilder.matrix.fit import driver_compiles
+from imagebuilder.resolve.cuda_sets import set_notes
 from imagebuilder.resolve.explain import joined
 from imagebuilder.resolve.pins import has_triton
 
@@ -24,6 +25,7 @@ def notes(space: Space, chosen: Candidate) -> tuple[str, ...]:
     return (
         *_doubts(space, chosen.offer),
         *_other_source(space, chosen),
+        *set_notes(space, chosen.offer),
         *_pinned_minor(space, chosen.offer),
         *_triton(space, chosen),
         *_ptx(space, chosen.offer),

@@ -91,8 +91,8 @@ def make_lock(**changes: Any) -> Lock:
         base=make_base(),
         wheels=(
             make_wheel("nvidia-cudnn-cu12", "9.1.0.70", 600 * MIB, "2024-04-01T00:00:00+00:00"),
-            make_wheel("nvidia-nvtx-cu12", "12.1.105", MIB),
-            make_wheel("nvidia-cuda-runtime-cu12", "12.1.105", MIB),
+            make_wheel("nvidia-nvtx-cu12", "12.1.105", MIB // 4),
+            make_wheel("nvidia-cufile-cu12", "1.11.1.6", MIB // 4),
             make_wheel("triton", "3.0.0", 200 * MIB),
             make_wheel("torch", "2.4.1", 800 * MIB, "2024-09-04T19:00:00+00:00"),
             make_wheel("sympy", "1.14.0", 6 * MIB),
@@ -101,6 +101,33 @@ def make_lock(**changes: Any) -> Lock:
         tool="0.1.0",
     )
     return replace(lock, **changes)
+
+
+# What a stack of the other frameworks names beside CUDA wheels.
+OTHERS = {
+    "tensorflow": ("2.20.0", "tensorflow", {"tensorflow": 590}),
+    "jax": ("0.7.2", "jax", {"jax": 3, "jaxlib": 75, "jax-cuda12-plugin": 5, "jax-cuda12-pjrt": 120}),
+    "paddlepaddle": ("3.0.0", "paddlepaddle-gpu", {"paddlepaddle-gpu": 700}),
+}
+
+
+def example_of(framework: str) -> Lock:
+    """Give a small lock of a framework; all of them have the same cuDNN."""
+    if framework == "pytorch":
+        return make_lock()
+    version, package, own = OTHERS[framework]
+    wheels = [
+        make_wheel(name, version, size * MIB, "2025-08-13T00:00:00+00:00") for name, size in own.items()
+    ]
+    stack = make_stack(
+        framework=framework,
+        package=package,
+        version=Version(version),
+        packages={**dict.fromkeys(own, version), "nvidia-cudnn-cu12": "9.1.0.70"},
+    )
+    return make_lock(
+        stack=stack, wheels=(make_lock().wheels[0], *wheels, make_wheel("numpy", "2.4.6", 16 * MIB))
+    )
 
 
 def packaged() -> Templates:

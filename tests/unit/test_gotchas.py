@@ -481,3 +481,123 @@ def test_47_the_compiler_is_held_against_the_toolkit_where_something_compiles(ma
     assert "not the CUDA compiler" in words_of(caught.value)
     said = lint_words(base("debian:12") + "RUN nvcc -O3 x.cu -o x\n" + END)
     assert "TORCH_CUDA_ARCH_LIST" in said
+
+
+# Other frameworks
+
+
+@pytest.mark.parametrize("gpu", ["B200", "RTX 5090"])
+def test_11_tensorflow_is_refused_on_blackwell(matrix: Matrix, gpu: str) -> None:
+    """Its PTX would be compiled by a driver elsewhere; there it fails, so no build is offered."""
+    words = refused(matrix, "tensorflow", gpus=[gpu])
+    assert "no build of tensorflow runs on 1" in words
+    assert "tensorflow/issues/97387" in words
+    assert refused(matrix, "tensorflow==2.21.0", gpus=["H100", gpu])
+
+
+def test_12_tensorflow_before_2_16_compiles_on_hopper(matrix: Matrix) -> None:
+    """PTX alone is a note that names the GPU; from 2.16 on there is machine code."""
+    assert "H100 runs this build's PTX only" in " ".join(
+        ask(matrix, "tensorflow==2.15.1", gpus=["H100"]).notes
+    )
+    assert "PTX" not in " ".join(ask(matrix, "tensorflow==2.16.2", gpus=["H100"]).notes)
+
+
+def test_24_another_framework_with_other_pins_is_refused(matrix: Matrix, tmp_path: Path) -> None:
+    """Two frameworks that pin CUDA apart cannot share an image: the first library is named on both sides."""
+    words = lock_refuses(matrix, tmp_path, "torch==2.6.0", "tensorflow==2.18.0")
+    assert "nvidia-cublas-cu12" in words
+    assert "12.4.5.8" in words
+    assert "12.5.3.2" in words
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow", "jax==0.6.2", "tensorflow==2.20.0"])
+def test_25_no_cudnn_without_volta_code_for_a_v100(matrix: Matrix, framework: str) -> None:
+    """The cuDNN is exact and holds sm_70 where a V100 is asked for; the ranges would take newer ones."""
+    stack = ask(matrix, framework, gpus=["V100"])
+    assert stack.cudnn is not None
+    assert stack.packages["nvidia-cudnn-cu12"] == str(stack.cudnn)
+    code = matrix.cudnn[str(stack.cudnn)].code["cu12"]
+    assert code_on(matrix, code.sass, code.ptx, Capability.parse("7.0")) == "cubin"
+
+
+@pytest.mark.parametrize("release", ["0.7.0", "0.7.1"])
+def test_30_the_first_cuda_13_extras_of_jax_are_never_chosen(matrix: Matrix, release: str) -> None:
+    """The extra exists, its plugin does not: refused with the first release that has one."""
+    words = refused(matrix, f"jax=={release}", cuda="13.0")
+    assert "jax-cuda13-plugin of this version does not" in words
+    assert "--framework jax==0.7.2 --cuda 13.0" in words
+
+
+def test_30_yanked_and_unpublished_releases_of_jax(matrix: Matrix) -> None:
+    """0.4.32 only by name; four releases have no aarch64 plugin; old ones are on no index."""
+    assert str(ask(matrix, "jax>=0.4.31,<0.4.33").version) == "0.4.31"
+    assert any("yanked" in note for note in ask(matrix, "jax==0.4.32").notes)
+    for release in ("0.4.25", "0.4.26", "0.4.38"):
+        assert "for amd64" in refused(matrix, f"jax=={release}", arch="arm64")
+    assert "on no package index" in refused(matrix, "jax==0.4.20")
+    assert "never published" in refused(matrix, "jax==0.4.22")
+
+
+@pytest.mark.parametrize("framework", ["jax==0.4.25", "tensorflow==2.14.0"])
+def test_33_other_frameworks_of_the_numpy_1_abi(matrix: Matrix, tmp_path: Path, framework: str) -> None:
+    """Their metadata takes NumPy 2, their binaries do not."""
+    stack = ask(matrix, framework)
+    assert Version(stack.packages["numpy"]) < Version("2")
+    words = lock_refuses(matrix, tmp_path, "numpy>=2", framework)
+    assert "NumPy 1 ABI" in words
+    assert Version(ask(matrix, "jax==0.7.2").packages["numpy"]) >= Version("2")
+
+
+@pytest.mark.parametrize(
+    ("release", "numpy", "protobuf", "line"),
+    [
+        ("2.15.1", "1.26.4", "<5.0.0dev", "protobuf==5.29.6"),
+        ("2.18.1", "2.0.2", "<6.0.0dev", "protobuf==6.33.0"),
+        ("2.19.1", "2.1.3", "<6.0.0dev", "protobuf==6.33.0"),
+        ("2.20.0", "2.4.6", ">=5.28.0", "protobuf==4.25.9"),
+        ("2.21.0", "2.4.6", "<8.0.0", "protobuf==5.29.6"),
+    ],
+)
+def test_34_ceilings_of_tensorflow(
+    matrix: Matrix, tmp_path: Path, release: str, numpy: str, protobuf: str, line: str
+) -> None:
+    """NumPy is the newest below the cap, protobuf a constraint that a requirement is held against."""
+    stack = ask(matrix, f"tensorflow=={release}")
+    assert stack.packages["numpy"] == numpy
+    assert protobuf in stack.constraints["protobuf"]
+    assert "protobuf" in lock_refuses(matrix, tmp_path, line, f"tensorflow=={release}")
+
+
+def test_35_keras_3_is_said(matrix: Matrix) -> None:
+    """From 2.16 on a note names tf-keras; before there is none, and Keras 2 is a bound."""
+    assert any("tf-keras" in note for note in ask(matrix, "tensorflow==2.16.2").notes)
+    before = ask(matrix, "tensorflow==2.15.1")
+    assert not any("tf-keras" in note for note in before.notes)
+    assert before.constraints["keras"] == "<2.16,>=2.15.0"
+
+
+def test_36_pythons_of_other_frameworks(matrix: Matrix) -> None:
+    """TensorFlow has no wheel for 3.14; jax from 0.11 on needs 3.12; 2.10 needs what no base has."""
+    assert "wheels are for Python" in refused(matrix, "tensorflow", python="3.14")
+    assert "3.12" in refused(matrix, "jax==0.11.0", python="3.11")
+    assert str(ask(matrix, "jax", python="3.11").version) == "0.10.2"
+    words = refused(matrix, "tensorflow==2.10.1")
+    assert "must come from the base image" in words
+    assert "imgbuild resolve --framework tensorflow==2.14.1" in words
+
+
+def test_45_the_release_that_does_not_find_the_gpu_says_so(matrix: Matrix) -> None:
+    """2.16.1 is chosen by name alone, with a note."""
+    assert any("63362" in note for note in ask(matrix, "tensorflow==2.16.1").notes)
+    assert str(ask(matrix, "tensorflow>=2.16,<2.17").version) == "2.16.2"
+
+
+def test_46_paddle_comes_from_its_own_index(matrix: Matrix) -> None:
+    """What the default index has needs CUDA of the base; 3.x is on the index of the framework."""
+    for release, cuda in (("2.4.2", "10.2"), ("2.6.2", "11.8")):
+        words = refused(matrix, f"paddlepaddle=={release}")
+        assert f"made for CUDA {cuda}" in words
+        assert "paddlepaddle==3.0.0" in words
+    stack = ask(matrix, "paddlepaddle==3.0.0")
+    assert (stack.source, stack.package, str(stack.cuda)) == ("paddle", "paddlepaddle-gpu", "12.6")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import given
 from hypothesis import strategies as st
-from locks import MIB, make_lock, make_stack, make_wheel
+from locks import MIB, example_of, make_lock, make_stack, make_wheel
 
 from imagebuilder.render.layers import LARGE, plan_layers
 
@@ -22,6 +22,13 @@ def test_layers_go_from_what_changes_least_to_the_users_own() -> None:
     """Large CUDA wheels, small ones, triton, the framework, its needs, the user's requirements."""
     lock = make_lock(user_wheels=(make_wheel("einops", "0.8.0"),))
     assert _names(lock) == ["nvidia-cudnn-cu12", "cuda-small", "triton", "pytorch", "python", "requirements"]
+
+
+def test_what_is_released_with_the_framework_is_in_its_layer() -> None:
+    """The version of jax changes with jaxlib and both plugins: they are one layer, numpy is in another."""
+    layers = {layer.name: [wheel.name for wheel in layer.wheels] for layer in plan_layers(example_of("jax"))}
+    assert layers["jax"] == ["jax", "jax-cuda12-pjrt", "jax-cuda12-plugin", "jaxlib"]
+    assert layers["python"] == ["numpy"]
 
 
 def test_an_empty_layer_is_left_out() -> None:
@@ -46,7 +53,7 @@ def test_size_decides_which_cuda_wheel_stands_alone() -> None:
 def test_a_layers_size_is_that_of_its_wheels() -> None:
     """The size of a layer is the sum of the bytes of its wheels."""
     sizes = {layer.name: layer.size for layer in plan_layers(make_lock())}
-    assert sizes["cuda-small"] == 2 * MIB
+    assert sizes["cuda-small"] == MIB // 2
 
 
 def test_a_layer_takes_all_its_wheels_from_one_index() -> None:

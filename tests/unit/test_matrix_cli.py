@@ -32,7 +32,9 @@ def rows(*arguments: str) -> list[dict[str, Any]]:
 
 def test_show_answers_the_question() -> None:
     """It says what there is for CUDA 12.1, Python 3.12, a T4 and driver 525."""
-    found = rows("--cuda", "12.1", "--python", "3.12", "--gpu", "T4", "--driver", "525.60.13")
+    found = rows(
+        "--framework", "pytorch", "--cuda", "12.1", "--python", "3.12", "--gpu", "T4", "--driver", "525.60.13"
+    )
     assert [row["release"] for row in found][:3] == ["2.5.1", "2.5.0", "2.4.1"]
     best = found[2]
     assert best["sources"] == ["pypi", "pytorch"]

@@ -61,7 +61,7 @@ BREAKS = [
     ("\nnccl:\n", "\nnncl:\n", "knows no `nncl`; did you mean `nccl`?"),
     ("    arch: Volta\n", "", "gpus.V100: lacks `arch`"),
     ("            grade: B\n", "", "builds.cu118: lacks `grade`"),
-    ("        released: '2023-10-04'\n", "", "frameworks.pytorch.releases.2.1.0: lacks `released`"),
+    ("            source: own\n", "", "builds.cu118: lacks `source`"),
     # duplicates
     (
         "    arch: Volta\n",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from locks import CHECKS, make_base, make_lock, make_stack, make_wheel, packaged, rendered
+from locks import CHECKS, example_of, make_base, make_lock, make_stack, make_wheel, packaged, rendered
 
 from imagebuilder.errors import UsageError
 from imagebuilder.lint.dockerfile import parse
@@ -16,20 +16,45 @@ from imagebuilder.render import OLDEST_TIME, render
 from imagebuilder.render.templating import Templates, load_templates
 from imagebuilder.resources import templates_path
 
-GOLDEN = Path(__file__).parent / "golden" / "pytorch.Dockerfile"
+GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_the_dockerfile_is_the_golden_one() -> None:
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "jax", "paddlepaddle"])
+def test_the_dockerfile_is_the_golden_one(framework: str) -> None:
     """The rendered Dockerfile of the example lock is, byte for byte, the file that people reviewed.
 
     After a wanted change: IMGBUILD_GOLDEN=write pytest tests/unit/test_render.py, and read the difference.
     """
-    templates = Templates(files={**packaged().files})
-    text = rendered(templates=templates).dockerfile
-    text = text.replace(templates.digest, "sha256:TEMPLATES").replace(rendered().key, "sha256:KEY")
+    context = rendered(example_of(framework))
+    text = context.dockerfile.replace(context.key, "sha256:KEY")
+    text = text.replace(context.labels["io.imgbuild.templates"], "sha256:TEMPLATES")
+    golden = GOLDEN / f"{framework}.Dockerfile"
     if os.environ.get("IMGBUILD_GOLDEN") == "write":
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+def test_another_frameworks_template_changes_nothing() -> None:
+    """The label names the templates that this image was made with: a new framework rebuilds no other."""
+    files = packaged().files
+    other = {**files, "new.Dockerfile.j2": b"FROM x", "jax.Dockerfile.j2": b"FROM y"}
+    assert rendered(templates=Templates(files=other)).key == rendered().key
+    base = {**files, "builtin/base.Dockerfile.j2": files["base.Dockerfile.j2"] + b"{# a remark #}"}
+    assert rendered(templates=Templates(files=base)).key != rendered().key
+
+
+def test_equal_wheels_are_equal_stages_in_every_framework() -> None:
+    """What installs a wheel of CUDA names no framework: its layer is the same in all their images."""
+    stages = {
+        framework: {
+            stage.name: [instruction.text for instruction in stage.instructions]
+            for stage in parse(rendered(example_of(framework)).dockerfile).stages
+        }
+        for framework in ("pytorch", "tensorflow", "jax")
+    }
+    assert len({str(found["nvidia-cudnn-cu12"]) for found in stages.values()}) == 1
+    contents = {rendered(example_of(one)).files["wheels/nvidia-cudnn-cu12.txt"] for one in stages}
+    assert len(contents) == 1
 
 
 def test_the_same_lock_gives_the_same_bytes() -> None:

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from imagebuilder.errors import UsageError
 from imagebuilder.lint.dockerfile import unquote
-from imagebuilder.render.templating import MOST_TEMPLATES, Templates, load_templates, quoted, render_text
+from imagebuilder.render.templating import (
+    MOST_TEMPLATES,
+    Templates,
+    load_templates,
+    quoted,
+    render_text,
+    used_by,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,15 +219,38 @@ def test_the_first_folder_wins(folders: tuple[Path, Path], tmp_path: Path) -> No
     assert load_templates(folders[0], [folders[1], other]).read("a.j2") == b"own"
 
 
+def _digest(folders: tuple[Path, Path]) -> str:
+    templates = load_templates(folders[0], [folders[1]])
+    return templates.digest(templates.files)
+
+
 def test_the_digest_follows_the_files(folders: tuple[Path, Path]) -> None:
     """The digest changes with a name or a content, and with nothing else; hidden files do not count."""
-    before = load_templates(folders[0], [folders[1]]).digest
+    before = _digest(folders)
     (folders[1] / ".git").mkdir()
     (folders[1] / ".git" / "index").write_bytes(b"\xff")
     os.utime(folders[0] / "a.j2", (0, 0))
-    assert load_templates(folders[0], [folders[1]]).digest == before
+    assert _digest(folders) == before
     (folders[1] / "a.j2").write_text("own a")
-    assert load_templates(folders[0], [folders[1]]).digest != before
+    assert _digest(folders) != before
+
+
+def test_used_are_a_template_and_all_that_it_names() -> None:
+    """What it extends, includes and imports, at any depth; a computed name may be any of them."""
+    files = {
+        "a": b'{% extends "b" %}{% block x %}{% include "c" %}{% include "e" ignore missing %}{% endblock %}',
+        "b": b'{% import "d" as d %}{% block x %}{% endblock %}',
+        "c": b"",
+        "d": b"",
+        "other": b"",
+    }
+    templates = Templates(files=files)
+    assert used_by(templates, "a") == {"a", "b", "c", "d"}
+    assert used_by(templates, "c") == {"c"}
+    any_of_them = Templates(files={**files, "c": b"{% include name %}"})
+    assert used_by(any_of_them, "a") == set(files)
+    with pytest.raises(UsageError, match="template `c` is broken at line 1"):
+        used_by(Templates(files={**files, "c": b"{% if %}"}), "a")
 
 
 def _not_utf8(folder: Path) -> None:
