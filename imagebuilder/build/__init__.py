@@ -194,7 +194,7 @@ def _differences(context: BuildContext, found: Mapping[str, Any]) -> list[str]:
     from packaging.utils import canonicalize_name
 
     lock = context.lock
-    wanted = {str(wheel.name): str(wheel.version) for wheel in (*lock.wheels, *lock.user_wheels)}
+    wanted = {str(wheel.name): str(wheel.version) for wheel in lock.all_wheels}
     actual = {str(canonicalize_name(name)): str(version) for name, version in found["packages"].items()}
     lines = [
         f"{name}: locked {wanted.get(name, 'not at all')}, in the image {actual.get(name, 'not at all')}"

@@ -56,7 +56,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         device, gpus = _devices(options.gpus, options.device)
         framework = runner.detect_framework()
-        checks = catalogue.select(catalogue.for_framework(framework), options.only, options.skip)
+        known = catalogue.for_framework(framework, _extras(options.manifest))
+        checks = catalogue.select(known, options.only, options.skip)
         if not checks:
             raise catalogue.UnknownCheckError(
                 "no check is left to run; framework here: {}".format(framework or "none")
@@ -87,6 +88,15 @@ def _devices(gpus: str, device: Optional[str]) -> Tuple[Optional[str], Optional[
     if not gpus.isdigit() or int(gpus) < 1:
         raise ValueError("`--gpus {}` is none of all, none and a number from 1 on".format(gpus))
     return device, int(gpus)
+
+
+def _extras(path: str) -> Tuple[str, ...]:
+    """Give the extras that the manifest promises; a broken one is the checks' to report."""
+    try:
+        found = manifest.read(path)
+    except manifest.ManifestError:
+        return ()
+    return found.extras if found is not None else ()
 
 
 def _list(checks: Sequence[Check], form: str) -> None:

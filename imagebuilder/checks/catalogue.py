@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
-GROUPS = ("env", "libs", "gpu", "amp", "compile", "nccl")
+GROUPS = ("env", "libs", "gpu", "amp", "compile", "nccl", "extras")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Check:
 
     `function` is `module:name` in this package. `device` says where it runs: `host` needs no framework
     device, `gpu` a real GPU (skipped without), `any` takes the GPU or, as CPU evidence, the CPU.
-    `framework` is None for checks that hold for every framework. `limit` is in seconds.
+    `framework` is None for checks that hold for every framework, `extra` names the extra that a check is
+    about. `limit` is in seconds.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Check:
     title: str
     framework: Optional[str] = None
     limit: float = 120.0
+    extra: Optional[str] = None
 
     @property
     def group(self) -> str:
@@ -45,6 +47,16 @@ class Check:
 
 
 _TORCH = "pytorch"
+# What each extra must do.
+_EXTRAS = {
+    "jupyter": "JupyterLab answers and starts a kernel",
+    "monitoring": "what is logged comes back",
+    "object-storage": "an object goes to S3 and comes back",
+    "distributed": "accelerate takes a right step",
+    "compression": "a pruned model runs",
+    "ssh": "a login with a key runs a command",
+    "dev": "git, make and an editor work",
+}
 
 CHECKS: Tuple[Check, ...] = (
     Check("env.python", "environment:python", "host", "Python is the promised one", limit=30),
@@ -103,6 +115,10 @@ CHECKS: Tuple[Check, ...] = (
         _TORCH,
         180,
     ),
+    *(
+        Check("extras." + name, "extras:" + name.replace("-", "_"), "host", title, extra=name)
+        for name, title in _EXTRAS.items()
+    ),
 )
 
 
@@ -110,9 +126,13 @@ class UnknownCheckError(ValueError):
     """A name that is neither a check nor a group."""
 
 
-def for_framework(framework: Optional[str]) -> List[Check]:
-    """Give the checks that hold for a framework, in order; None gives those that need none."""
-    return [check for check in CHECKS if check.framework in (None, framework)]
+def for_framework(framework: Optional[str], extras: Sequence[str] = ()) -> List[Check]:
+    """Give the checks that hold for a framework and extras, in order; None gives those that need none."""
+    return [
+        check
+        for check in CHECKS
+        if check.framework in (None, framework) and (check.extra is None or check.extra in extras)
+    ]
 
 
 def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> List[Check]:

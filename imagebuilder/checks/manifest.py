@@ -23,6 +23,7 @@ class Manifest:
     arch: Optional[str] = None
     driver_min: Optional[str] = None
     compute_capabilities: Tuple[str, ...] = ()
+    extras: Tuple[str, ...] = ()
     packages: Dict[str, str] = field(default_factory=dict)
     fallbacks: Tuple[Dict[str, Any], ...] = ()
 
@@ -57,6 +58,7 @@ def from_dict(document: Dict[str, Any]) -> Manifest:
         framework=str(document["framework"]["name"]),
         framework_version=str(document["framework"]["version"]),
         compute_capabilities=tuple(str(value) for value in document.get("compute_capabilities") or ()),
+        extras=tuple(str(value) for value in document.get("extras") or ()),
         packages={str(name): str(version) for name, version in (document.get("packages") or {}).items()},
         fallbacks=tuple(dict(other) for other in document.get("fallbacks") or ()),
         **texts,

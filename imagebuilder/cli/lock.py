@@ -92,12 +92,13 @@ def _check_options(context: click.Context, stack_file: Path | None) -> None:
 
 def document(lock: Lock, folder: Path) -> dict[str, Any]:
     """Give what `--format json` prints: sizes in bytes, `bytes` is the whole download of a build."""
-    base, wheels = lock.base, (*lock.wheels, *lock.user_wheels)
+    base, wheels = lock.base, lock.all_wheels
     return {
         "identifier": lock.stack.identifier,
         "lock": str(folder),
         "base": {"name": base.name, "origin": base.origin, "image": base.image, "digest": base.digest},
         "packages": {wheel.name: str(wheel.version) for wheel in lock.wheels},
+        "extra_packages": {wheel.name: str(wheel.version) for wheel in lock.extra_wheels},
         "user_packages": {wheel.name: str(wheel.version) for wheel in lock.user_wheels},
         "counts": {
             "wheels": len(lock.wheels),

@@ -125,6 +125,13 @@ REQUEST_OPTIONS = (
         "--this-host", is_flag=True, help="Take the GPUs and the driver of this machine, as if named."
     ),
     click.option(
+        "--with",
+        "extras",
+        metavar="EXTRA",
+        multiple=True,
+        help="Something to add, for example jupyter or ssh (docs/extras.md); repeatable.",
+    ),
+    click.option(
         "-r",
         "--requirement",
         "requirements",
@@ -152,6 +159,7 @@ TEXTS = (
     "variant",
     "gpus",
     "driver",
+    "extras",
     "requirements",
     "sources",
 )

@@ -138,15 +138,17 @@ def make_lock(
     before: Lock | None,
 ) -> Lock:
     """Lock a stack and write the lock; the base and the versions of an earlier lock stay where they fit."""
-    from imagebuilder.base import LockedBase, lock_base
+    from imagebuilder.base import PACKAGES, LockedBase, lock_base
     from imagebuilder.lock import lock
     from imagebuilder.lock.files import write_lock
     from imagebuilder.lock.requirements import read_requirements
+    from imagebuilder.resolve.extras import debs
 
     def base_of() -> LockedBase:
         if (
             before is not None
             and (before.stack.os, before.stack.arch) == (stack.os, stack.arch)
+            and before.stack.extras == stack.extras
             and base in ("auto", before.base.origin)
         ):
             return before.base
@@ -155,23 +157,18 @@ def make_lock(
             stack.os,
             matrix.bases[stack.os],
             stack.arch,
+            (*PACKAGES, *debs(matrix, stack.extras)),
             origin="registry" if base == "registry" else "bootstrap" if base == "bootstrap" else "auto",
             cache=cache_folder(),
         )
 
-    made = lock(
-        stack,
-        matrix,
-        read_requirements(requirements),
-        base_of,
-        before=before.pylock if before is not None else None,
-    )
+    older = before.pylock if before is not None else None
+    made = lock(stack, matrix, read_requirements(requirements), base_of, before=older)
     write_lock(made, matrix.bases[stack.os].glibc, folder)
-    count = len(made.wheels) + len(made.user_wheels)
     tell(
         "lock",
-        f"{folder}: {count} wheels and {len(made.base.debs)} packages, {made.size / 2**30:.2f} GiB; "
-        f"base {made.base.name} {made.base.note or ''}",
+        f"{folder}: {len(made.all_wheels)} wheels and {len(made.base.debs)} packages, "
+        f"{made.size / 2**30:.2f} GiB; base {made.base.name} {made.base.note or ''}",
     )
     for note in made.notes:
         say(f"        note: {note}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imagebuilder import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from packaging.version import Version
 
@@ -43,17 +43,18 @@ class Wheel:
 class Lock:
     """Everything that `build` needs.
 
-    `wheels` belong to the stack, `user_wheels` came with `-r` files, `installer` is the uv that installs
-    them during the build (for the target platform, not in the image). `sources` maps the name of each
-    index that is not the default one to its address. `requirements` are the lines of the user's files as
-    they were read, so that a stale lock is noticed. `pylock` is the PEP 751 text that the wheels are from.
-    `notes` are worth knowing of the wheels that were chosen.
+    `wheels` belong to the stack, `extra_wheels` came with `--with`, `user_wheels` with `-r` files,
+    `installer` is the uv that installs them during the build (for the target platform, not in the image).
+    `sources` maps the name of each index that is not the default one to its address. `requirements` are
+    the lines of the user's files as they were read, so that a stale lock is noticed. `pylock` is the PEP 751
+    text that the wheels are from. `notes` are worth knowing of the wheels that were chosen.
     """
 
     schema: int = 1
     stack: Stack
     base: LockedBase
     wheels: tuple[Wheel, ...]
+    extra_wheels: tuple[Wheel, ...] = ()
     user_wheels: tuple[Wheel, ...] = ()
     installer: Wheel
     requirements: tuple[str, ...] = ()
@@ -68,9 +69,14 @@ class Lock:
         return self.stack.tag + user_suffix(self.requirements)
 
     @property
+    def all_wheels(self) -> tuple[Wheel, ...]:
+        """Every wheel of the image."""
+        return (*self.wheels, *self.extra_wheels, *self.user_wheels)
+
+    @property
     def size(self) -> int:
         """The bytes that a build downloads: wheels and packages."""
-        wheels = sum(wheel.size for wheel in (*self.wheels, *self.user_wheels))
+        wheels = sum(wheel.size for wheel in self.all_wheels)
         return wheels + sum(deb.size for deb in self.base.debs)
 
 
@@ -96,20 +102,25 @@ def lock(
     from imagebuilder.lock.clash import applying, known_of, refuse_known_clashes
     from imagebuilder.lock.mixture import check_hashes, check_pins, refuse_mixtures, remarks
     from imagebuilder.lock.pylock import write_pylock
+    from imagebuilder.lock.requirements import of_extras
+    from imagebuilder.resolve.extras import requirements as required
 
     known = known_of(stack, matrix)
     question = _question(known, before)
-    asked = applying(requirements, known, question.machine)
+    extras = of_extras({name: required(matrix, stack.framework, name) for name in stack.extras})
+    asked = (*extras, *applying(requirements, known, question.machine))
     refuse_known_clashes(known, asked)
     wheels = _wheels(question, solve_together(known, question, asked))
     check_pins(known, wheels, (question.own or question.default).shown)
     refuse_mixtures(known, wheels, asked)
     check_hashes(asked, wheels)
-    ours = _closure(question, wheels, stack) if asked else {wheel.name for wheel in wheels}
+    ours = _closure(question, wheels, stack.packages) if asked else {wheel.name for wheel in wheels}
+    with_extras = _closure(question, wheels, (*stack.packages, *(e.name for e in extras))) if extras else ours
     return Lock(
         stack=stack,
         wheels=tuple(wheel for wheel in wheels if wheel.name in ours),
-        user_wheels=tuple(wheel for wheel in wheels if wheel.name not in ours),
+        extra_wheels=tuple(wheel for wheel in wheels if wheel.name in with_extras - ours),
+        user_wheels=tuple(wheel for wheel in wheels if wheel.name not in with_extras | ours),
         installer=_installer(question),
         requirements=lines(requirements),
         sources={question.own.name: question.own.shown} if question.own else {},
@@ -179,14 +190,14 @@ def _wheels(question: Question, solution: Solution) -> tuple[Wheel, ...]:
     )
 
 
-def _closure(question: Question, wheels: tuple[Wheel, ...], stack: Stack) -> set[str]:
-    """Give the names of the wheels that the stack alone needs, in the versions of the joint solve."""
+def _closure(question: Question, wheels: tuple[Wheel, ...], roots: Iterable[str]) -> set[str]:
+    """Give the names of the wheels that these packages need, in the versions of the joint solve."""
     from imagebuilder.solver import names_in, solve
 
     exact = {wheel.name: f"{wheel.name}=={wheel.version}" for wheel in wheels}
     alone = replace(
         question,
-        requirements=tuple(exact[name] for name in stack.packages),
+        requirements=tuple(dict.fromkeys(exact[name] for name in roots)),
         constraints=tuple(exact.values()),
         before=None,
     )

@@ -40,8 +40,8 @@ DEB_FORMS = {
 NAME = r"[a-z][a-z0-9.-]*"
 LINE = r".*"
 KEYS = (
-    "schema", "tool", "stack", "glibc", "base", "pylock_sha256", "user_wheels", "own_wheels", "installer",
-    "requirements", "sources", "notes",
+    "schema", "tool", "stack", "glibc", "base", "pylock_sha256", "extra_wheels", "user_wheels", "own_wheels",
+    "installer", "requirements", "sources", "notes",
 )  # fmt: skip
 
 
@@ -97,7 +97,6 @@ def _put(staged: Path, folder: Path, old: Path) -> None:
 
 def lock_to_dict(lock: Lock, glibc: Glibc) -> dict[str, Any]:
     """Give the document of image.json; the wheels are in pylock.toml, of which it holds the digest."""
-    wheels = (*lock.wheels, *lock.user_wheels)
     return {
         "schema": lock.schema,
         "tool": lock.tool,
@@ -105,8 +104,9 @@ def lock_to_dict(lock: Lock, glibc: Glibc) -> dict[str, Any]:
         "glibc": str(glibc),
         "base": {**asdict(lock.base), "environment": dict(lock.base.environment)},
         "pylock_sha256": sha256(lock.pylock.encode()).hexdigest(),
+        "extra_wheels": sorted(wheel.name for wheel in lock.extra_wheels),
         "user_wheels": sorted(wheel.name for wheel in lock.user_wheels),
-        "own_wheels": {wheel.name: wheel.source for wheel in wheels if wheel.source != "pypi"},
+        "own_wheels": {wheel.name: wheel.source for wheel in lock.all_wheels if wheel.source != "pypi"},
         "installer": write_pylock((lock.installer,), lock.stack.python),
         "requirements": list(lock.requirements),
         "sources": dict(lock.sources),
@@ -131,12 +131,13 @@ def read_lock(folder: Path) -> Lock:
         )
     stack = stack_from_dict(top.value("stack"), f"{folder / IMAGE}: stack")
     wheels = _wheels(top, stack, pylock)
-    user = set(top.names("user_wheels"))
-    _check_names(top, stack, {wheel.name for wheel in wheels}, user)
+    extra, user = set(top.names("extra_wheels")), set(top.names("user_wheels"))
+    _check_names(top, stack, {wheel.name for wheel in wheels}, extra, user)
     return Lock(
         stack=stack,
         base=_base(top.node("base")),
-        wheels=tuple(wheel for wheel in wheels if wheel.name not in user),
+        wheels=tuple(wheel for wheel in wheels if wheel.name not in extra | user),
+        extra_wheels=tuple(wheel for wheel in wheels if wheel.name in extra),
         user_wheels=tuple(wheel for wheel in wheels if wheel.name in user),
         installer=_installer(top, stack),
         requirements=tuple(top.names("requirements")),
@@ -169,10 +170,13 @@ def _read_wheels(
         raise UsageError(f"{where}{what}", why=error.why, hint=error.hint) from None
 
 
-def _check_names(top: Node, stack: Stack, have: set[str], user: set[str]) -> None:
-    """Every package of the stack must be among the stack's wheels, every name of `user_wheels` among all."""
+def _check_names(top: Node, stack: Stack, have: set[str], extra: set[str], user: set[str]) -> None:
+    """Every package of the stack must be among the stack's wheels, every other name among all, once."""
     for key, missing in (
         ("user_wheels", user - have),
+        ("extra_wheels", extra - have),
+        ("extra_wheels", extra & user),
+        ("extra_wheels", extra & set(stack.packages)),
         ("stack.packages", set(stack.packages) - have),
         ("user_wheels", user & set(stack.packages)),
     ):

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 LARGEST_FILE = 2**20
 LONGEST_LINE = 4096
@@ -60,6 +60,7 @@ class UserRequirement:
 
     `path` is the file that it stands in, on the lines `first` to `last`, counted from 1; `root` is the file
     that the user named, which includes it or is it.
+    `extra` names the extra that brought it; it stands in no file then.
     `hashes` are the SHA-256 sums of files that the user accepts; none accepts every file.
     """
 
@@ -70,6 +71,7 @@ class UserRequirement:
     last: int
     constraint: bool = False
     hashes: tuple[str, ...] = ()
+    extra: str | None = None
 
     @property
     def name(self) -> str:
@@ -78,7 +80,9 @@ class UserRequirement:
 
     @property
     def place(self) -> str:
-        """Where it stands: file and line."""
+        """Where it stands: file and line, or the option that brought it."""
+        if self.extra is not None:
+            return f"--with {self.extra}"
         return f"{self.path}:{self.first}"
 
     @property
@@ -89,7 +93,8 @@ class UserRequirement:
     @property
     def conflict(self) -> dict[str, str | None]:
         """The line as one side of a clash, in the form that `UnmetError` takes."""
-        return {"constraint": self.text, "fact": "a line of your requirements", "source": self.place}
+        fact = "a line of your requirements" if self.extra is None else "what the extra brings"
+        return {"constraint": self.text, "fact": fact, "source": self.place}
 
 
 def read_requirements(paths: Sequence[Path]) -> tuple[UserRequirement, ...]:
@@ -103,6 +108,15 @@ def read_requirements(paths: Sequence[Path]) -> tuple[UserRequirement, ...]:
         reader.root = path
         found += reader.read(path, constraint=False, above=())
     return tuple(found)
+
+
+def of_extras(lines: Mapping[str, Sequence[str]]) -> tuple[UserRequirement, ...]:
+    """Give what extras require, by the extra's name, in the form of a user's requirements."""
+    return tuple(
+        UserRequirement(requirement=Requirement(line), path=Path(), root=Path(), first=1, last=1, extra=extra)
+        for extra, required in lines.items()
+        for line in required
+    )
 
 
 class _Reader:

@@ -10,6 +10,7 @@ from packaging.version import Version
 
 from imagebuilder.matrix import sources
 from imagebuilder.matrix.check_builds import check_framework, check_set
+from imagebuilder.matrix.check_extras import check_extras
 from imagebuilder.matrix.facts import Base, Gpu, LibraryRelease, Matrix, Toolkit
 from imagebuilder.matrix.findings import Finding, dangling, odd_date, odd_name, odd_tags, out_of_order
 from imagebuilder.matrix.gpus import plain_name
@@ -62,6 +63,7 @@ def check(matrix: Matrix, plain: Mapping[str, Any]) -> Iterator[Finding]:
         yield from dangling(
             ("clashes", number, "framework"), "framework", clash.framework, matrix.frameworks, ("frameworks",)
         )
+    yield from check_extras(matrix)
     for name, row_of_set in matrix.cuda_sets.items():
         yield from check_set(matrix, name, row_of_set)
     for name, framework in matrix.frameworks.items():

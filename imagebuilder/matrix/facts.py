@@ -247,6 +247,17 @@ class Floor(Row):
 
 
 @row
+class Extra(Row):
+    """What `--with NAME` adds: wheels by framework (`any` for all of them), packages of the distribution."""
+
+    what: str
+    requires: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    debs: tuple[str, ...] = ()
+    note: str | None = None
+    src: Mapping[str, str] = field(default_factory=dict)
+
+
+@row
 class Matrix(Row):
     """All facts. Keys are the printable names: `12.1`, `V100`, `sm_80`, `2.4.1`, `debian-12`."""
 
@@ -265,5 +276,6 @@ class Matrix(Row):
     packages: Mapping[str, Mapping[str, PackageRelease]]
     clashes: tuple[Clash, ...]
     floors: Mapping[str, Floor] = field(default_factory=dict)
+    extras: Mapping[str, Extra] = field(default_factory=dict)
     frameworks: Mapping[str, Framework]
     digest: str = field(default="", compare=False, metadata={"fact": False})

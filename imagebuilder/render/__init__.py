@@ -76,7 +76,7 @@ def render(
         **{name: templates.read(f"builtin/{name}") for name in SCRIPTS},
         "metadata/stack.json": _manifest(lock),
         "metadata/constraints.txt": _constraints(lock),
-        "metadata/wheels.txt": _requirement_lines((*lock.wheels, *lock.user_wheels)),
+        "metadata/wheels.txt": _requirement_lines(lock.all_wheels),
         "metadata/debs.txt": _debs(lock),
     }
     created = _created(lock)
@@ -136,8 +136,7 @@ def _manifest(lock: Lock) -> bytes:
     """Give stack.json as the image carries it: with every locked distribution among the packages."""
     document = stack_to_dict(lock.stack)
     document["packages"] = {
-        wheel.name: str(wheel.version)
-        for wheel in sorted((*lock.wheels, *lock.user_wheels), key=lambda w: w.name)
+        wheel.name: str(wheel.version) for wheel in sorted(lock.all_wheels, key=lambda w: w.name)
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -152,7 +151,7 @@ def _constraints(lock: Lock) -> bytes:
 
 def _created(lock: Lock) -> int:
     """Give the newest upload time of the locked wheels: a date that is a function of the lock."""
-    stamps = [_stamp(wheel) for wheel in (*lock.wheels, *lock.user_wheels) if wheel.uploaded]
+    stamps = [_stamp(wheel) for wheel in lock.all_wheels if wheel.uploaded]
     return max((OLDEST_TIME, *stamps))
 
 
@@ -190,6 +189,8 @@ def _labels(lock: Lock, templates: str) -> dict[str, str]:
     }
     if stack.driver_packaged:
         labels[f"{LABEL}.driver.packaged"] = str(stack.driver_packaged)
+    if stack.extras:
+        labels[f"{LABEL}.extras"] = " ".join(stack.extras)
     if lock.base.image:
         labels["org.opencontainers.image.base.name"] = lock.base.image
     if stack.cudnn:

@@ -52,6 +52,7 @@ def plan_layers(lock: Lock) -> tuple[Layer, ...]:
         ("triton", "Triton, which torch.compile generates GPU code with", triton),
         (stack.framework, f"{stack.package} {stack.version}", framework),
         ("python", "What the framework needs of Python packages", others),
+        ("extras", f"Extras: {', '.join(stack.extras)}", lock.extra_wheels),
         ("requirements", "The requirements of the user", lock.user_wheels),
     ]
     return tuple(

@@ -55,6 +55,7 @@ class Request:
     gpus: tuple[str, ...] = ()
     driver: Driver | None = None
     sources: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
     requirements: tuple[Path, ...] = ()
 
 
@@ -70,6 +71,7 @@ def parse_request(
     gpus: Iterable[str] = (),
     driver: str | None = None,
     sources: Iterable[str] = (),
+    extras: Iterable[str] = (),
     requirements: Iterable[str | Path] = (),
 ) -> Request:
     """Take the text of every option, give the request; raises UsageError at the first text that is wrong."""
@@ -86,6 +88,7 @@ def parse_request(
         gpus=tuple(dict.fromkeys(parse_gpu(gpu) for gpu in gpus)),
         driver=None if driver is None else parse_driver(driver),
         sources=tuple(dict.fromkeys(parse_source(source) for source in sources)),
+        extras=tuple(sorted({parse_extra(extra) for extra in extras})),
         requirements=tuple(parse_requirements(path) for path in requirements),
     )
 
@@ -191,6 +194,14 @@ def parse_source(text: str) -> str:
     return text
 
 
+def parse_extra(text: str) -> str:
+    """Read the name of an extra such as `jupyter`; whether it exists is the matrix's to say."""
+    text = _clean("--with", text, 40)
+    if not _SOURCE.fullmatch(text):
+        raise UsageError(f"`--with {text}` is not the name of an extra", hint=_try("--with jupyter"))
+    return text
+
+
 def parse_requirements(text: str | Path) -> Path:
     """Read the path of a requirements file; whether it exists is `lock`'s to say."""
     return Path(_clean("-r", str(text), 4096))
@@ -204,6 +215,7 @@ def command(request: Request) -> str:
     options += [("--gpu", gpu) for gpu in request.gpus]
     options += [("--driver", request.driver)]
     options += [("--source", source) for source in request.sources]
+    options += [("--with", extra) for extra in request.extras]
     options += [("-r", path) for path in request.requirements]
     words = [f"{option} {shlex.quote(str(value))}" for option, value in options if value is not None]
     return " ".join(["imgbuild resolve", *words])

@@ -28,7 +28,7 @@ class Wanted:
 
 # Keys that hold one text, and keys that may hold several; what they are called in a request.
 ONE = ("framework", "cuda", "cudnn", "python", "os", "arch", "variant", "driver", "tag")
-MANY = {"gpu": "gpus", "source": "sources", "requirements": "requirements"}
+MANY = {"gpu": "gpus", "source": "sources", "with": "extras", "requirements": "requirements"}
 
 
 def read_requests(path: Path) -> tuple[Wanted, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imagebuilder.matrix.fit import driver_floor
 from imagebuilder.resolve.candidates import Space
+from imagebuilder.resolve.extras import check_extras
 from imagebuilder.resolve.stack import Fallback, Reason, Stack, stack_from_dict, stack_to_dict, tag
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def resolve(request: Request, matrix: Matrix) -> Stack:
     smallest set of clashing constraints and the nearest alternatives where nothing meets it.
     """
     space = Space(request, matrix)
+    check_extras(matrix, space.name, request.extras)
     met = space.meeting(space.constraints)
     if not met:
         from imagebuilder.resolve.refuse import refusal
@@ -50,6 +52,7 @@ def _stack(space: Space, chosen: Candidate) -> Stack:
         os=chosen.os,
         arch=space.request.arch,
         variant=space.request.variant,
+        extras=space.request.extras,
         source=offer.source,
         driver_min=driver_floor(space.matrix, offer.cuda),
         driver_packaged=space.matrix.toolkits[str(offer.cuda)].driver_packaged,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _MOST_TEXT = 4000
 _KEYS = (
-    "identifier", "framework", "cuda", "cudnn", "nccl", "python", "os", "arch", "variant", "source",
+    "identifier", "framework", "cuda", "cudnn", "nccl", "python", "os", "arch", "variant", "extras", "source",
     "driver_min", "driver_packaged", "compute_capabilities", "packages", "constraints", "fallbacks",
     "reasons", "notes", "matrix",
 )  # fmt: skip
@@ -65,6 +65,7 @@ class Stack:
     os: str
     arch: Arch
     variant: Variant
+    extras: tuple[str, ...] = ()
     source: str
     driver_min: Driver
     driver_packaged: Driver | None = None
@@ -79,7 +80,8 @@ class Stack:
     @property
     def tag(self) -> str:
         """The part of the identifier behind the framework's name: 2.4.1-cuda12.1-cudnn9-py3.11-debian12."""
-        return tag(self.version, self.cuda, self.cudnn, self.python, self.os, self.arch)
+        plain = tag(self.version, self.cuda, self.cudnn, self.python, self.os, self.arch)
+        return "-".join((plain, *self.extras))
 
     @property
     def identifier(self) -> str:
@@ -106,6 +108,7 @@ def stack_to_dict(stack: Stack) -> dict[str, Any]:
         "os": stack.os,
         "arch": stack.arch,
         "variant": stack.variant,
+        "extras": list(stack.extras),
         "source": stack.source,
         "driver_min": str(stack.driver_min),
         "driver_packaged": None if stack.driver_packaged is None else str(stack.driver_packaged),
@@ -144,6 +147,7 @@ def stack_from_dict(doc: object, where: str = "stack.json") -> Stack:
         os=top.read("os", _matching(r"[a-z]+-[a-z0-9.]+", "the name of a base")),
         arch=top.read("arch", _one_of(get_args(Arch))),
         variant=top.read("variant", _one_of(get_args(Variant))),
+        extras=top.each("extras", _matching(r"[a-z][a-z0-9-]*", "the name of an extra")),
         source=top.read("source", _matching(r"[a-z][a-z0-9-]*", "the name of an index")),
         driver_min=top.read("driver_min", Driver.parse),
         driver_packaged=top.maybe("driver_packaged", Driver.parse),

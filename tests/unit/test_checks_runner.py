@@ -114,10 +114,10 @@ def test_every_way_to_die_is_a_failed_check_and_the_rest_go_on(broken: Path) -> 
 def test_a_hang_is_ended_in_time_and_shows_where_it_stood(broken: Path, name: str) -> None:
     """A check that does not answer is ended with its children; the evidence holds its threads' stacks."""
     started = time.monotonic()
-    (result,) = run(broken, 2, name)
-    assert time.monotonic() - started < 6
+    (result,) = run(broken, 6, name)
+    assert time.monotonic() - started < 15
     assert result["status"] == "fail"
-    assert result["summary"] == "no answer in 2 s"
+    assert result["summary"] == "no answer in 6 s"
     assert f"in {name}" in json.dumps(result["evidence"])
 
 

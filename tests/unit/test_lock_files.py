@@ -22,15 +22,16 @@ GLIBC = Glibc.parse("2.36")
 
 
 def complete(**changes: Any) -> Lock:
-    """Give a lock with a wheel of the user, one of another index, a note and a requirement."""
+    """Give a lock with a wheel of an extra, one of the user, one of another index, a note, a requirement."""
     lock = make_lock(
+        extra_wheels=(make_wheel("ipykernel", "7.0"),),
         user_wheels=(make_wheel("timm", "1.0", uploaded="2026-01-02T03:04:05+00:00"),),
         requirements=("timm>=1",),
         sources={"pytorch": "https://example.org/whl/cu121"},
         notes=("worth knowing",),
         **changes,
     )
-    wheels = (*lock.wheels, *lock.user_wheels)
+    wheels = lock.all_wheels
     ours = tuple(
         replace(wheel, source="pytorch") if wheel.name == "torch" else wheel
         for wheel in sorted(lock.wheels, key=lambda one: one.name)
