@@ -19,6 +19,7 @@ class Framework:
 # By the name that manifests call it.
 FRAMEWORKS: Dict[str, Framework] = {
     "pytorch": Framework("torch", ("_C*.so", "lib/libtorch_python.so")),
+    "jax": Framework("jaxlib", ("_jax*.so", "xla_extension*.so", "libjax_common.so")),
 }
 
 
@@ -46,7 +47,7 @@ class Check:
         return self.id.split(".", 1)[0]
 
 
-_TORCH = "pytorch"
+_TORCH, _JAX = "pytorch", "jax"
 # What each extra must do.
 _EXTRAS = {
     "jupyter": "JupyterLab answers and starts a kernel",
@@ -115,6 +116,18 @@ CHECKS: Tuple[Check, ...] = (
         _TORCH,
         180,
     ),
+    Check("env.framework", "jax_env:framework", "host", "jax and all its parts are of one version", _JAX),
+    Check("libs.loaded", "jax_libs:loaded", "any", "the loaded libraries are the pinned ones", _JAX),
+    Check("gpu.devices", "jax_gpu:devices", "gpu", "JAX sees every GPU that the driver shows", _JAX),
+    Check("gpu.matmul", "jax_gpu:matmul", "gpu", "matrix products equal a float64 reference", _JAX, 300),
+    Check("gpu.convolution", "jax_gpu:convolution", "gpu", "convolutions equal a reference", _JAX, 300),
+    Check("gpu.memory", "jax_gpu:memory", "gpu", "memory gives back what was written", _JAX),
+    Check("amp.fp16", "jax_amp:fp16", "any", "FP16 with loss scaling trains", _JAX, 300),
+    Check("amp.bf16", "jax_amp:bf16", "any", "BF16 trains", _JAX, 300),
+    Check("amp.tf32", "jax_amp:tf32", "any", "TF32 can be asked for and trains", _JAX, 300),
+    Check("compile.model", "jax_compile:model", "any", "XLA gives the uncompiled result", _JAX, 240),
+    Check("nccl.collectives", "jax_nccl:collectives", "any", "collectives are right", _JAX, 240),
+    Check("nccl.ddp", "jax_nccl:data_parallel", "any", "a data-parallel step equals a single one", _JAX, 180),
     *(
         Check("extras." + name, "extras:" + name.replace("-", "_"), "host", title, extra=name)
         for name, title in _EXTRAS.items()
@@ -128,11 +141,12 @@ class UnknownCheckError(ValueError):
 
 def for_framework(framework: Optional[str], extras: Sequence[str] = ()) -> List[Check]:
     """Give the checks that hold for a framework and extras, in order; None gives those that need none."""
-    return [
+    found = [
         check
         for check in CHECKS
         if check.framework in (None, framework) and (check.extra is None or check.extra in extras)
     ]
+    return sorted(found, key=lambda check: GROUPS.index(check.group))
 
 
 def select(checks: Sequence[Check], only: Sequence[str], skip: Sequence[str]) -> List[Check]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 from . import host
 from .manifest import Manifest, numbers
@@ -88,3 +88,36 @@ def _floor(driver: Optional[str], manifest: Optional[Manifest]) -> List[Failed]:
             else "update the driver",
         )
     ]
+
+
+def count_problem(
+    seen: int,
+    shown: Optional[Sequence[Dict[str, Any]]],
+    hiding: Optional[str],
+    asked: Optional[int],
+    who: str,
+) -> Optional[Failed]:
+    """Compare the GPUs of a framework (`seen` by `who`), of NVML (`shown`), and the number asked for."""
+    if shown is not None and not any(device.get("mig") for device in shown):
+        left = host.visible_of(len(shown), hiding)
+        if seen == 0 and shown and left == 0:
+            return Failed(
+                "CUDA_VISIBLE_DEVICES=`{}` hides every GPU".format(hiding),
+                diagnosis="the variable takes indexes below {} or UUIDs, separated by commas".format(
+                    len(shown)
+                ),
+                next_step="unset CUDA_VISIBLE_DEVICES",
+            )
+        if left is not None and left != seen:
+            return Failed(
+                "NVML shows {} GPUs, {} sees {}".format(left, who, seen),
+                diagnosis="NVML mismatch: the devices or the driver's libraries were passed on in part",
+                next_step="see `gpu.driver`; start the container anew with `--gpus all`",
+            )
+    if asked is not None and seen < asked:
+        return Failed(
+            "{} GPUs were asked for, {} sees {}".format(asked, who, seen),
+            diagnosis="fewer GPUs are visible in the container than expected",
+            next_step=RUN_LINE,
+        )
+    return None

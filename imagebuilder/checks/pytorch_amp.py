@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
+from .amp import assert_falling, assert_near, assert_types
 from .pytorch_models import Job, cnn, gradients, joined, relative_error, seconds_a_step, transformer
 from .result import Context, Failed, Outcome, Skipped
 
 _STEPS = 10
-# Relative errors of one step against FP32. FP16 and TF32 keep 11 bits and BF16 8: units in the last place
-# of 1e-3 and 8e-3, of which a few layers add up some (8e-3 and 2e-2 were measured in gradients).
-_BOUNDS = {"float16": 3e-2, "bfloat16": 1e-1, "tf32": 3e-2}
 # GradScaler starts with 65536 and takes steps to back off; the small models here are fine with less.
 _SCALE = 4096.0
-_FALL = 0.9  # the last loss must be under this part of the first
 
 
 class Mode(NamedTuple):
@@ -163,9 +159,9 @@ def _check_job(torch: Any, context: Context, mode: Mode, build: Callable[..., Jo
         "losses": _train(torch, context.device, mode, build(torch, context.device)),
     }
     set_tf32(torch, False)
-    _assert_types(mode, job.name, facts)
-    _assert_near(mode, job.name, facts)
-    _assert_falling(mode, job.name, facts)
+    assert_types("torch.float32" if mode.dtype is None else str(mode.dtype), job.name, facts)
+    assert_near(mode.name, job.name, facts)
+    assert_falling(mode.name, job.name, facts)
     return facts
 
 
@@ -218,42 +214,6 @@ def _step(torch: Any, device: str, mode: Optional[Mode], job: Job, optimizer: An
         return loss.detach()
 
     return step
-
-
-def _assert_types(mode: Mode, name: str, facts: Dict[str, Any]) -> None:
-    wanted = "torch.float32" if mode.dtype is None else str(mode.dtype)
-    if facts["types"] != [wanted]:
-        raise Failed(
-            "{}: layers give {} instead of {}".format(name, ", ".join(facts["types"]), wanted),
-            diagnosis="autocast does not take hold",
-            evidence=facts,
-        )
-
-
-def _assert_near(mode: Mode, name: str, facts: Dict[str, Any]) -> None:
-    bound = _BOUNDS[str(mode.dtype).split(".")[-1] if mode.dtype is not None else "tf32"]
-    worst = max(facts["loss_error"], facts["gradient_error"])
-    if not worst <= bound:  # also when it is not a number
-        raise Failed(
-            "{}: {} is off FP32 by {:.1e}, the bound is {:.0e}".format(name, mode.name, worst, bound),
-            diagnosis="wrong results in {}: a kernel computes something else".format(mode.name),
-            next_step="look at `gpu.matmul` and `gpu.convolution`",
-            evidence=facts,
-        )
-
-
-def _assert_falling(mode: Mode, name: str, facts: Dict[str, Any]) -> None:
-    losses = facts["losses"]
-    if not all(math.isfinite(loss) for loss in losses):
-        raise Failed(
-            "{}: the loss in {} is not finite".format(name, mode.name), diagnosis="overflow", evidence=facts
-        )
-    if losses[-1] > _FALL * losses[0]:
-        raise Failed(
-            "{}: the loss in {} does not fall".format(name, mode.name),
-            diagnosis="it does not learn",
-            evidence=facts,
-        )
 
 
 def _sized(context: Context) -> Dict[str, Callable[..., Job]]:

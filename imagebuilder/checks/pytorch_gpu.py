@@ -9,9 +9,10 @@ import warnings
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import host
+from .gpu import count_problem
 from .pytorch_amp import set_tf32
 from .pytorch_models import relative_error, synchronize
-from .result import RUN_LINE, Context, Failed, Outcome, raise_all
+from .result import Context, Failed, Outcome, raise_all
 
 # Relative error (Frobenius norm) against float64: a few units in the last place. In FP32 it tells FP32 from
 # TF32 (3e-4 and more); cuDNN's Winograd transforms lose a digit more than products do.
@@ -32,7 +33,7 @@ def devices(context: Context) -> Outcome:
         "CUDA_VISIBLE_DEVICES": hiding,
         "asked": context.gpus,
     }
-    problem = count_problem(seen, nvml.get("devices"), hiding, context.gpus)
+    problem = count_problem(seen, nvml.get("devices"), hiding, context.gpus, "torch")
     if problem:
         problem.evidence = evidence
         raise problem
@@ -40,35 +41,6 @@ def devices(context: Context) -> Outcome:
         torch.cuda.init()
     evidence["names"] = [torch.cuda.get_device_name(index) for index in range(seen)]
     return Outcome("{} x {}".format(seen, ", ".join(dict.fromkeys(evidence["names"])) or "no GPU"), evidence)
-
-
-def count_problem(
-    seen: int, shown: Optional[Sequence[Dict[str, Any]]], hiding: Optional[str], asked: Optional[int]
-) -> Optional[Failed]:
-    """Compare the GPUs of torch (`seen`), of NVML (`shown`), and the number asked for."""
-    if shown is not None and not any(device.get("mig") for device in shown):
-        left = host.visible_of(len(shown), hiding)
-        if seen == 0 and shown and left == 0:
-            return Failed(
-                "CUDA_VISIBLE_DEVICES=`{}` hides every GPU".format(hiding),
-                diagnosis="the variable takes indexes below {} or UUIDs, separated by commas".format(
-                    len(shown)
-                ),
-                next_step="unset CUDA_VISIBLE_DEVICES",
-            )
-        if left is not None and left != seen:
-            return Failed(
-                "NVML shows {} GPUs, torch sees {}".format(left, seen),
-                diagnosis="NVML mismatch: the devices or the driver's libraries were passed on in part",
-                next_step="see `gpu.driver`; start the container anew with `--gpus all`",
-            )
-    if asked is not None and seen < asked:
-        return Failed(
-            "{} GPUs were asked for, torch sees {}".format(asked, seen),
-            diagnosis="fewer GPUs are visible in the container than expected",
-            next_step=RUN_LINE,
-        )
-    return None
 
 
 def targets(context: Context) -> Outcome:

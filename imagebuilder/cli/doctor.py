@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from imagebuilder.host.reach import Answer
     from imagebuilder.matrix import Matrix
 
-# What one build of a PyTorch image fills at its peak, rounded up: wheels in the download cache (2.5 GB),
-# layers (6 GB) and their compressed copies (2.5 GB) in the builder, the exported archive (2.5 GB) and the
-# loaded image (2.5 GB + 6 GB).
+# What one cold build of a PyTorch image fills at its peak: 23 GB measured (benchmarks/README.md), rounded up.
 BUILD_NEEDS = 24 * 10**9
 SECONDS = 6.0
 # a registry that wants a login is there

@@ -27,7 +27,7 @@ STAGES = ("request", "resolve", "lock", "render", "lint", "build", "smoke")
 BESIDE = {"doctor"}
 
 # What the checks may import besides the standard library.
-UNDER_TEST = {"torch", "numpy", "triton", "torchvision", "torchaudio"}
+UNDER_TEST = {"torch", "numpy", "triton", "torchvision", "torchaudio", "jax", "tensorflow"}
 
 ENVIRONMENT = {
     "base.apt": "IMGBUILD_APT_MIRROR and the proxies; apt itself runs in this environment",

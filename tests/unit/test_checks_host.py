@@ -151,7 +151,7 @@ def test_counts_of_torch_and_nvml_are_compared(
 ) -> None:
     """A difference that CUDA_VISIBLE_DEVICES does not explain is a failure that says so."""
     devices = None if shown is None else [{"index": index, "mig": False} for index in range(shown)]
-    problem = pytorch_gpu.count_problem(seen, devices, hiding, asked)
+    problem = gpu.count_problem(seen, devices, hiding, asked, "torch")
     assert (None if problem is None else problem.summary) == words or (
         problem and str(words) in problem.summary
     )

@@ -267,7 +267,9 @@ def test_the_folder_stands_alone_and_is_python_3_8() -> None:
                 names = [node.module or ""]
             for name in names:
                 top = name.split(".")[0]
-                assert top in sys.stdlib_module_names or top in {"torch", "numpy"}, f"{path.name}: {name}"
+                assert top in sys.stdlib_module_names or top in {"torch", "numpy", "jax", "tensorflow"}, (
+                    f"{path.name}: {name}"
+                )
 
 
 def test_frameworks_are_imported_inside_functions_only() -> None:
@@ -275,4 +277,9 @@ def test_frameworks_are_imported_inside_functions_only() -> None:
     for path in FOLDER.glob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import):
-                assert not {alias.name.split(".")[0] for alias in node.names} & {"torch", "numpy"}, path.name
+                assert not {alias.name.split(".")[0] for alias in node.names} & {
+                    "torch",
+                    "numpy",
+                    "jax",
+                    "tensorflow",
+                }, path.name

@@ -112,7 +112,7 @@ def test_options_named_in_sentences_exist() -> None:
         # of docker, buildx, pip, uv, apt and conda
         "--gpus", "--shm-size", "--ipc", "--ulimit", "--link", "--device", "--index-url", "--checksum",
         "--from", "--find-links", "--require-hashes", "--break-system-packages", "--only-upgrade",
-        "--metadata-file", "--set",
+        "--metadata-file", "--set", "--prune",
         "--extra-index-url", "--cap-add",
         # of imgbuild-check, which docs/checks.md lists
         "--only", "--skip", "--timeout", "--manifest", "--list",
