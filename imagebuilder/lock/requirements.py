@@ -105,6 +105,11 @@ def read_requirements(paths: Sequence[Path]) -> tuple[UserRequirement, ...]:
     return tuple(found)
 
 
+def requirements_of(lines: Sequence[UserRequirement]) -> list[Requirement]:
+    """Give what the lines ask to install, for `resolve`; constraints ask for nothing."""
+    return [one.requirement for one in lines if not one.constraint]
+
+
 class _Reader:
     """Reads files that include others, and counts their lines together."""
 

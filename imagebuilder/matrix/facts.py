@@ -175,7 +175,8 @@ class CudaSet(Row):
     """The libraries of one CUDA minor: exact versions of the nvidia wheels, as one release pins them.
 
     Builds that take ranges get these, so that images of the same CUDA hold the same libraries. Wheels that
-    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`.
+    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`. What is `fixed`
+    cannot move, since another framework of the image pins it; no file says so.
     """
 
     framework: str
@@ -183,6 +184,7 @@ class CudaSet(Row):
     pins: Mapping[str, Version]
     src: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
+    fixed: tuple[str, ...] = field(default=(), metadata={"fact": False})
 
 
 @row

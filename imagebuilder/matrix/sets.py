@@ -71,7 +71,7 @@ def fit(matrix: Matrix, build: Build, cuda: str) -> Fitted:
         if text[0].isdigit() or takes(text, version):
             pins[name] = text if version is None or text[0].isdigit() else str(version)
             continue
-        near = _nearest(matrix, name, text, version)
+        near = None if name in row.fixed else _nearest(matrix, name, text, version)
         if near is None:
             misfits[name] = (text, version)
         elif version is not None:
