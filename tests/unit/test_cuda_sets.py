@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -158,3 +159,15 @@ def test_the_packages_of_jax_agree(matrix: Matrix, framework: str) -> None:
     found = {version for name, version in packages.items() if name.startswith(("jaxlib", "jax-cuda"))}
     assert len([name for name in packages if name.startswith("jax")]) == 4
     assert len(found) == 1
+
+
+def test_the_table_of_the_docs_is_that_of_the_matrix(matrix: Matrix) -> None:
+    """The page docs/frameworks.md names each set with its release, cuDNN and NCCL."""
+    names = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
+    lines = []
+    for cuda, row in matrix.cuda_sets.items():
+        found = {name.split("-")[1]: pin for name, pin in row.pins.items()}
+        of = f"{names[row.framework]} {row.release}"
+        lines.append(f"| {cuda} | {of} | {found['cudnn']} | {found['nccl']} |")
+    text = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("| 1")] == lines
