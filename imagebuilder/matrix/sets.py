@@ -20,7 +20,7 @@ from imagebuilder.matrix.words import Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from imagebuilder.matrix.facts import Build, CudaSet, LibraryRelease, Matrix, Release
+    from imagebuilder.matrix.facts import Build, CudaSet, LibraryRelease, Machine, Matrix, Release
 
 _MOVABLE = re.compile(r"nvidia-(?P<table>cudnn|nccl)-cu\d\d")
 
@@ -82,6 +82,11 @@ def fit(matrix: Matrix, build: Build, cuda: str) -> Fitted:
         cudnn=_library(pins, "cudnn"),
         nccl=_library(pins, "nccl"),
         pins=pins,
+        wheels={
+            machine: wheels
+            for machine, wheels in build.wheels.items()
+            if machine in row.machines and all(_is_there(matrix, name, pins, machine) for name in moved)
+        },
     )
     return Fitted(build=fitted, moved=moved, misfits=misfits)
 
@@ -113,6 +118,12 @@ def _nearest(matrix: Matrix, name: str, text: str, wanted: Version | None) -> Ve
     ]
     newer = [version for version in there if version > wanted]
     return min(newer, default=max(there, default=None))
+
+
+def _is_there(matrix: Matrix, name: str, pins: Mapping[str, str], machine: Machine) -> bool:
+    """Tell whether a cuDNN or NCCL that moved has a wheel for a machine."""
+    releases: Mapping[str, LibraryRelease] = getattr(matrix, name.split("-")[1])
+    return machine == "x86_64" or int(name[-2:]) in releases[pins[name]].aarch64
 
 
 def _library(pins: Mapping[str, str], name: str) -> Version | None:

@@ -161,6 +161,17 @@ def test_the_packages_of_jax_agree(matrix: Matrix, framework: str) -> None:
     assert len(found) == 1
 
 
+def test_a_set_is_for_the_machines_that_have_its_wheels(matrix: Matrix) -> None:
+    """CUDA 12.1 has no arm64 wheels, and no cuDNN 8 has: jax 0.4.27 cannot be had there."""
+    assert {one for one, row in matrix.cuda_sets.items() if "aarch64" in row.machines} == {
+        "12.5", "12.6", "12.8", "13.0",
+    }  # fmt: skip
+    assert str(ask(matrix, "jax==0.4.35", arch="arm64").cuda) == "12.8"
+    for request in ({"framework": "jax==0.4.27"}, {"framework": "jax==0.4.35", "cuda": "12.1"}):
+        with pytest.raises(UnmetError):
+            ask(matrix, arch="arm64", **request)
+
+
 def test_the_table_of_the_docs_is_that_of_the_matrix(matrix: Matrix) -> None:
     """The page docs/frameworks.md names each set with its release, cuDNN and NCCL."""
     names = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
