@@ -112,12 +112,17 @@ def _nearest(matrix: Matrix, name: str, text: str, wanted: Version | None) -> Ve
     there = [
         version
         for key, release in releases.items()
-        if major in release.cuda_majors
+        if takes(text, version := _version(key))
+        and major in release.cuda_majors
         and major not in release.yanked
-        and takes(text, version := Version(key))
     ]
     newer = [version for version in there if version > wanted]
     return min(newer, default=max(there, default=None))
+
+
+@lru_cache(maxsize=512)
+def _version(text: str) -> Version:
+    return Version(text)
 
 
 def _is_there(matrix: Matrix, name: str, pins: Mapping[str, str], machine: Machine) -> bool:
