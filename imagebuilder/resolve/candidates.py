@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from packaging.version import Version
@@ -194,7 +195,7 @@ class Space:
             yield (source,), self.with_source(wanted.sources)
         for one in self.company:
             line = Constraint(option="requirements", value=one.line)
-            yield (line,), self._offered(lambda offer, one=one: agrees(one, offer))  # type: ignore[misc]
+            yield (line,), self._offered(partial(agrees, one))
         yield from self._host_sets()
         yield (Constraint(option="arch", value=wanted.arch),), self.of_machine(MACHINES[wanted.arch])
 

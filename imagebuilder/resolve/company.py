@@ -24,46 +24,55 @@ if TYPE_CHECKING:
     from imagebuilder.resolve.offers import Offer
 
 PYPI = "pypi"
-Clash = tuple[str, str, str]
+Clash = tuple[str, str, Version, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Company:
     """One other framework: the `line` that asks for it, and the builds that the line allows, newest first.
 
-    They are those of the default index, since requirements come from there.
+    They are those of the default index, since requirements come from there. `wanted` is the package with
+    the extras of the line.
     """
 
     line: str
     framework: str
-    package: str
+    wanted: str
     builds: tuple[tuple[Version, Build], ...]
 
 
 def company_of(matrix: Matrix, name: str, requirements: Sequence[Requirement]) -> tuple[Company, ...]:
-    """Give the frameworks among requirements that are not the one of this name.
+    """Give the frameworks with CUDA among requirements that are not the one of this name.
 
-    Lines with markers are left to the lock, which knows the image's environment.
+    Lines with markers are left to the lock, which knows the image's environment, and so are lines without
+    the extra that brings the CUDA libraries: `jax` alone is for the CPU.
     """
     packages = {row.package: key for key, row in matrix.frameworks.items() if key != name}
-    return tuple(
-        Company(
-            line=str(line),
-            framework=packages[package],
-            package=package,
-            builds=tuple(_builds(matrix, packages[package], line)),
-        )
-        for line in requirements
-        if line.marker is None and (package := canonicalize_name(line.name)) in packages
-    )
+    found = []
+    for line in requirements:
+        package = canonicalize_name(line.name)
+        if line.marker is not None or package not in packages:
+            continue
+        builds = tuple(_builds(matrix, packages[package], line))
+        brought = tuple(one for one in builds if set(one[1].extras) <= line.extras)
+        if brought or not builds:
+            extras = f"[{','.join(sorted(line.extras))}]" if line.extras else ""
+            found.append(
+                Company(
+                    line=str(line),
+                    framework=packages[package],
+                    wanted=f"{package}{extras}",
+                    builds=brought,
+                )
+            )
+    return tuple(found)
 
 
 def with_company(matrix: Matrix, company: Sequence[Company]) -> Matrix:
-    """Give the facts with the CUDA sets that the company leaves: none for a CUDA it has no build for."""
+    """Give the facts with the CUDA sets as the company decides them."""
     sets: Mapping[str, CudaSet] = matrix.cuda_sets
     for one in company:
-        joined = {cuda: _joined(one, cuda, row) for cuda, row in sets.items()}
-        sets = {cuda: row for cuda, row in joined.items() if row is not None}
+        sets = {cuda: _joined(one, cuda, row) for cuda, row in sets.items()}
     return replace(matrix, cuda_sets=sets) if company else matrix
 
 
@@ -81,14 +90,18 @@ def agrees(company: Company, offer: Offer) -> bool:
 
 
 def clash_of(company: Company, offer: Offer) -> Clash | None:
-    """Give the first library on which the newest build of an offer's CUDA, or the newest, does not agree.
+    """Give the first library on which an offer and the newest build of its CUDA do not agree.
 
-    As the library, what the offer has of it, and what the company asks for with its version before it.
+    As the library, what the offer's build asks for, the other release, and what that asks for. What the
+    build itself asks for counts before what it has of a CUDA set.
     """
-    ours = sorted(company.builds, key=lambda item: _is_of(item[1], offer.cuda), reverse=True)
-    for version, build in ours[:1]:
-        for name, held, wanted in _clashes(offer.build, build):
-            return name, held, f"{company.package} {version} asks for {wanted}"
+    for version, build in company.builds:
+        if not _is_of(build, offer.cuda):
+            continue
+        for ours in (offer.release.builds[offer.variant], offer.build):
+            for name, held, wanted in _clashes(ours, build):
+                return name, held, version, wanted
+        return None
     return None
 
 
@@ -104,8 +117,8 @@ def _builds(matrix: Matrix, framework: str, line: Requirement) -> Iterator[tuple
                 yield version, build
 
 
-def _joined(company: Company, cuda: str, row: CudaSet) -> CudaSet | None:
-    """Give a CUDA set as the company's newest build that can have it leaves it."""
+def _joined(company: Company, cuda: str, row: CudaSet) -> CudaSet:
+    """Give a CUDA set with the pins of the newest build that has its CUDA, if that pins at all."""
     for version, build in company.builds:
         low = build.cuda_from
         if low is not None and low.major == Cuda.parse(cuda).major and low <= Cuda.parse(cuda):
@@ -123,7 +136,7 @@ def _joined(company: Company, cuda: str, row: CudaSet) -> CudaSet | None:
                 pins={**row.pins, **exact},
                 fixed=(*row.fixed, *exact),
             )
-    return None
+    return row
 
 
 def _is_of(build: Build, cuda: Cuda) -> bool:
@@ -131,15 +144,22 @@ def _is_of(build: Build, cuda: Cuda) -> bool:
     return known is not None and known.major == cuda.major
 
 
-def _clashes(ours: Build, theirs: Build) -> Iterator[Clash]:
-    """Give each library that a build has exactly and another does not take: name, held, wanted."""
+def _clashes(ours: Build, theirs: Build) -> Iterator[tuple[str, str, str]]:
+    """Give each library that two builds ask for apart: its name and what each asks for."""
     for name, wanted in theirs.pins.items():
-        held = ours.pins.get(name, "")
-        if not name.startswith("nvidia-") or not _is_exact(held):
-            continue
-        fits = Version(wanted) == Version(held) if _is_exact(wanted) else takes(wanted, Version(held))
-        if not fits:
+        held = ours.pins.get(name)
+        if held is not None and name.startswith("nvidia-") and not _agree(held, wanted):
             yield name, held, wanted
+
+
+def _agree(one: str, other: str) -> bool:
+    """Tell whether a version meets the other pin; two ranges, or what is neither, are not judged."""
+    if _is_exact(one) and _is_exact(other):
+        return Version(one) == Version(other)
+    if _is_exact(one) or _is_exact(other):
+        exact, spec = (one, other) if _is_exact(one) else (other, one)
+        return "[" in spec or takes(spec, Version(exact))
+    return True
 
 
 def _names_libraries(build: Build) -> bool:

@@ -29,10 +29,13 @@ def company_fact(
     for offer in offers:
         found = clash_of(company, offer)
         if found:
-            name, held, wanted = found
-            said = f"an image has one {name}: {space.name} {offer.version} has {held}, {wanted}"
+            name, held, version, wanted = found
+            said = (
+                f"an image has one {name}: {space.name} {offer.version} asks for {held}, "
+                f"{company.wanted} {version} for {wanted}"
+            )
             return f"{given}{said}{_pair(space, company)}", graded(space.matrix, offer.build, "pins")
-    said = f"no build of {company.package} on the default index is known to have the same CUDA libraries"
+    said = f"no build of {company.wanted} on the default index is known to have the same CUDA libraries"
     return f"{given}{said}{_pair(space, company)}", None
 
 
@@ -50,9 +53,9 @@ def _pair(space: Space, company: Company) -> str:
     """Name the newest releases of both frameworks that are known to fit into one image."""
     others = [line for line in space.requirements if str(line) != company.line]
     free = replace(space.request, spec=SpecifierSet(), cuda=None, cudnn=None)
-    every = Space(free, space.facts, [Requirement(company.package)]).company[0]
+    every = Space(free, space.facts, [Requirement(company.wanted)]).company[0]
     for version in dict.fromkeys(version for version, _ in every.builds):
-        line = Requirement(f"{company.package}=={version}")
+        line = Requirement(f"{company.wanted}=={version}")
         pair = Space(free, space.facts, [*others, line])
         for best in pair.candidates(pair.meeting(pair.constraints)):
             if best.offer.build.pins:

@@ -27,21 +27,18 @@ def why_none(space: Space) -> tuple[str, str | None]:
             if build.unusable:
                 return f"{text} cannot be had: {build.unusable}", graded(space.matrix, build, "unusable")
     for text in reversed(there):
-        for variant, build in space.framework.releases[text].builds.items():
-            found = next(_no_set(space, text, variant, build), None)
+        for build in space.framework.releases[text].builds.values():
+            found = next(_no_set(space, text, build), None)
             if found:
                 return found, graded(space.matrix, build, "pins")
     why = f"{joined(there)} is yanked, a pre-release or CPU-only" if there else "no such release is known"
     return why, None
 
 
-def _no_set(space: Space, version: str, variant: str, build: Build) -> Iterator[str]:
+def _no_set(space: Space, version: str, build: Build) -> Iterator[str]:
     """Say why no CUDA set fits a build that takes ranges, by the newest set of its major."""
     for cuda in reversed(list(sets_for(space.matrix, build))):
-        fitted = fit(space.matrix, build, cuda)
-        yield from misfit_words(space, version, cuda, fitted)
-    if build.cuda_from is not None:
-        yield f"no CUDA set is left for {version} ({variant}), which takes CUDA {build.cuda_from} and newer"
+        yield from misfit_words(space, version, cuda, fit(space.matrix, build, cuda))
 
 
 def unusable_for(space: Space, cuda: Cuda) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,14 @@ def test_why_a_set_does_not_fit_is_said(matrix: Matrix) -> None:
     with pytest.raises(UnmetError) as caught:
         ask(matrix, "jax==0.7.2", cuda="12.9")
     assert "there is no CUDA set 12.9" in str(caught.value.conflicts)
+
+
+def test_a_release_that_fits_no_set_says_why(matrix: Matrix) -> None:
+    """Where facts have no set that a build takes, the library is named, not that nothing is known."""
+    poor = replace(matrix, cuda_sets={"12.6": matrix.cuda_sets["12.6"]})
+    with pytest.raises(UnmetError) as caught:
+        ask(poor, "jax==0.7.2")
+    assert "has no nvidia-nvshmem-cu12, and jax 0.7.2 takes `>=3.2.5`" in str(caught.value.conflicts)
 
 
 def test_every_pin_of_every_set_build_is_in_its_range(matrix: Matrix) -> None:

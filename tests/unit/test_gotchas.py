@@ -508,7 +508,7 @@ def test_24_another_framework_with_other_pins_is_refused(matrix: Matrix) -> None
     request = parse_request(framework="tensorflow==2.18.0")
     with pytest.raises(UnmetError) as caught:
         resolve(request, matrix, [Requirement("torch==2.6.0")])
-    assert "tensorflow 2.18.0 has 12.5.82, torch 2.6.0 asks for 12.4.127" in words_of(caught.value)
+    assert "tensorflow 2.18.0 asks for 12.5.82, torch 2.6.0 for 12.4.127" in words_of(caught.value)
 
 
 @pytest.mark.parametrize("framework", ["jax", "tensorflow", "jax==0.6.2", "tensorflow==2.20.0"])

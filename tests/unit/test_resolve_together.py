@@ -60,7 +60,7 @@ def test_13_tensorflow_2_16_1_and_torch_2_3_1_clash(matrix: Matrix) -> None:
     """Both pin CUDA: the library, both versions, the pair that can be, and two images."""
     error = refusal(matrix, "tensorflow==2.16.1", "torch==2.3.1")
     fact = str(error.conflicts)
-    assert "tensorflow 2.16.1 has 12.3.107, torch 2.3.1 asks for 12.1.105" in fact
+    assert "tensorflow 2.16.1 asks for 12.3.107, torch 2.3.1 for 12.1.105" in fact
     assert "nvidia-cuda-nvrtc-cu12" in fact
     assert "and tensorflow==2.20.0" in fact
     assert [one["command"] for one in error.alternatives] == [
@@ -93,13 +93,28 @@ def test_13_pairs_that_the_index_solves_are_taken(matrix: Matrix, torch: str) ->
 def test_a_library_that_another_framework_pins_does_not_move(matrix: Matrix) -> None:
     """Alone TensorFlow 2.21.0 gets a newer NCCL; beside torch 2.10.0 there is just one NCCL."""
     error = refusal(matrix, "tensorflow==2.21.0", "torch==2.10.0")
-    assert "has nvidia-nccl-cu12 2.27.5, and tensorflow 2.21.0 takes `<3.0,>=2.27.7`" in str(error.conflicts)
+    words = "nvidia-nccl-cu12: tensorflow 2.21.0 asks for <3.0,>=2.27.7, torch 2.10.0 for 2.27.5"
+    assert words in str(error.conflicts)
     assert str(together(matrix, "tensorflow", "torch==2.10.0").version) == "2.20.0"
 
 
 def test_libraries_that_no_source_names_agree_with_nothing(matrix: Matrix) -> None:
     """A build of another index whose pins are unknown is not guessed to fit."""
     assert refusal(matrix, "pytorch==2.4.1", "tensorflow[and-cuda]==2.20.0", cuda="12.4")
+
+
+def test_a_framework_for_the_cpu_brings_no_libraries(matrix: Matrix) -> None:
+    """Without its extra jax has no CUDA: it fits beside every PyTorch, and the lock solves the rest."""
+    alone = resolve(parse_request(framework="pytorch==2.3.1"), matrix)
+    assert together(matrix, "pytorch==2.3.1", "jax==0.7.2", "tensorflow==2.20.0") == alone
+    assert refusal(matrix, "pytorch==2.3.1", "jax[cuda12]==0.7.2")
+
+
+def test_a_release_that_nobody_knows_agrees_with_nothing(matrix: Matrix) -> None:
+    """What it pins is not known, so it is refused with a pair that is."""
+    error = refusal(matrix, "tensorflow==2.20.0", "torch==99")
+    assert "no build of torch on the default index is known" in str(error.conflicts)
+    assert "together there can be torch==2.10.0 and tensorflow==2.20.0" in str(error.conflicts)
 
 
 def test_other_requirements_and_markers_do_not_count(matrix: Matrix) -> None:
