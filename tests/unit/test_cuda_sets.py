@@ -11,9 +11,10 @@ from packaging.version import Version
 
 from imagebuilder.errors import UnmetError
 from imagebuilder.matrix import Matrix, load
+from imagebuilder.matrix.check_builds import check_framework, check_set
 from imagebuilder.matrix.fit import runs_on
 from imagebuilder.matrix.sets import builds_of, fit, takes
-from imagebuilder.matrix.words import Capability
+from imagebuilder.matrix.words import Capability, Cuda
 from imagebuilder.request import parse_request
 from imagebuilder.resolve import Stack, resolve
 
@@ -179,6 +180,46 @@ def test_a_set_is_for_the_machines_that_have_its_wheels(matrix: Matrix) -> None:
     for request in ({"framework": "jax==0.4.27"}, {"framework": "jax==0.4.35", "cuda": "12.1"}):
         with pytest.raises(UnmetError):
             ask(matrix, arch="arm64", **request)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"framework": "torch"}, "names an unknown framework `torch`"),
+        ({"release": Version("2.6.0")}, "pytorch 2.6.0 has no build for CUDA 12.8"),
+        ({"pins": {"nvidia-nccl-cu12": Version("2.27.5")}}, "is not what the release pins, `2.27.3`"),
+        ({"pins": {"nvidia-cudnn-cu12": Version("9.99")}}, "names an unknown cudnn release `9.99`"),
+        ({"pins": {"nvidia;id": Version("1")}}, "is not a normalised package name"),
+    ],
+)
+def test_a_set_that_is_not_its_releases_is_found(
+    matrix: Matrix, changes: dict[str, Any], message: str
+) -> None:
+    """A set says nothing else than the release that it names."""
+    found = [one.message for one in check_set(matrix, "12.8", replace(matrix.cuda_sets["12.8"], **changes))]
+    assert any(message in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cudnn": Version("9.1.0.70")}, "takes a CUDA set"),
+        ({"cuda_from": Cuda.parse("13.0")}, "is not the name of a build for any CUDA 13.x, `cuda13`"),
+        ({"cuda_from": Cuda.parse("12.9")}, "no row of `cuda_sets` is for CUDA 12.9 or newer"),
+        ({"pins": {"nvidia-nccl-cu11": ">=2"}}, "is not a package of CUDA 12"),
+        ({"extras": ("with cuda",)}, "is not a normalised package name"),
+    ],
+)
+def test_a_build_that_cannot_take_a_set_is_found(
+    matrix: Matrix, changes: dict[str, Any], message: str
+) -> None:
+    """A build with ranges names no library of its own, and there is a set for it."""
+    framework = matrix.frameworks["jax"]
+    release = framework.releases["0.7.2"]
+    broken = replace(release, builds={"cuda12": replace(release.builds["cuda12"], **changes)})
+    one = replace(framework, releases={"0.7.2": broken})
+    found = [one.message for one in check_framework(matrix, "jax", one)]
+    assert any(message in one for one in found), found
 
 
 def test_the_table_of_the_docs_is_that_of_the_matrix(matrix: Matrix) -> None:
