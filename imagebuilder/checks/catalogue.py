@@ -19,6 +19,7 @@ class Framework:
 # By the name that manifests call it.
 FRAMEWORKS: Dict[str, Framework] = {
     "pytorch": Framework("torch", ("_C*.so", "lib/libtorch_python.so")),
+    "tensorflow": Framework("tensorflow", ("libtensorflow_cc.so*", "libtensorflow_framework.so*")),
     "jax": Framework("jaxlib", ("_jax*.so", "xla_extension*.so", "libjax_common.so")),
 }
 
@@ -47,7 +48,7 @@ class Check:
         return self.id.split(".", 1)[0]
 
 
-_TORCH, _JAX = "pytorch", "jax"
+_TORCH, _JAX, _TF = "pytorch", "jax", "tensorflow"
 # What each extra must do.
 _EXTRAS = {
     "jupyter": "JupyterLab answers and starts a kernel",
@@ -128,6 +129,23 @@ CHECKS: Tuple[Check, ...] = (
     Check("compile.model", "jax_compile:model", "any", "XLA gives the uncompiled result", _JAX, 240),
     Check("nccl.collectives", "jax_nccl:collectives", "any", "collectives are right", _JAX, 240),
     Check("nccl.ddp", "jax_nccl:data_parallel", "any", "a data-parallel step equals a single one", _JAX, 180),
+    Check("env.framework", "tensorflow_env:framework", "host", "TensorFlow is the promised build", _TF),
+    Check("libs.loaded", "tensorflow_libs:loaded", "any", "the loaded libraries are the pinned ones", _TF),
+    Check("gpu.devices", "tensorflow_gpu:devices", "gpu", "TensorFlow sees every GPU of the driver", _TF),
+    # TensorFlow before 2.16 compiles PTX for up to half an hour at its first start on Hopper
+    Check("gpu.matmul", "tensorflow_gpu:matmul", "gpu", "matrix products equal a reference", _TF, 2400),
+    Check(
+        "gpu.convolution", "tensorflow_gpu:convolution", "gpu", "convolutions equal a reference", _TF, 2400
+    ),
+    Check("gpu.memory", "tensorflow_gpu:memory", "gpu", "memory gives back what was written", _TF),
+    Check("amp.fp16", "tensorflow_amp:fp16", "any", "mixed_float16 trains", _TF, 300),
+    Check("amp.bf16", "tensorflow_amp:bf16", "any", "mixed_bfloat16 trains", _TF, 300),
+    Check("amp.tf32", "tensorflow_amp:tf32", "any", "TF32 can be switched and trains", _TF, 300),
+    Check("compile.model", "tensorflow_compile:model", "any", "XLA gives the eager result", _TF, 240),
+    Check("nccl.collectives", "tensorflow_nccl:collectives", "any", "collectives are right", _TF, 240),
+    Check(
+        "nccl.ddp", "tensorflow_nccl:data_parallel", "any", "a replicated step equals a single one", _TF, 180
+    ),
     *(
         Check("extras." + name, "extras:" + name.replace("-", "_"), "host", title, extra=name)
         for name, title in _EXTRAS.items()

@@ -7,8 +7,9 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set
 
 from .amp import assert_falling, assert_near, assert_types
-from .jax_common import capability, devices, load, named, relative_error
+from .jax_common import capability, devices, load, named
 from .jax_models import Job, Parameters, cnn, transformer
+from .reference import relative_error
 from .result import Context, Failed, Outcome, Skipped
 
 _STEPS = 10

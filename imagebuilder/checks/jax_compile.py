@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from .jax_common import devices, load, relative_error
+from .jax_common import devices, load
+from .reference import relative_error
 from .result import Context, Failed, Outcome
 
 _BOUND = 1e-5  # FP32, with sums in another order

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Iterator, Tuple
 
-from . import host
+from . import host, reference
 from .gpu import count_problem
 from .jax_common import devices as devices_of
-from .jax_common import load, named, relative_error, types
+from .jax_common import label, load, named, types
+from .reference import relative_error
 from .result import Context, Failed, Outcome, raise_all
 
-# As for PyTorch: relative error (Frobenius norm) against float64.
-_BOUNDS = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 4e-2}
-_CONVOLUTION_BOUNDS = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 _LAYOUT = ("NCHW", "OIHW", "NCHW")
 
 
@@ -40,34 +39,22 @@ def devices(context: Context) -> Outcome:
     return Outcome("{} x {}".format(len(seen), ", ".join(names) or "no GPU"), evidence)
 
 
-def _compare(
-    context: Context, name: str, work: Callable[..., Dict[str, float]], bounds: Dict[str, float]
-) -> Outcome:
-    """Run one computation on every device in every type, and compare with float64 on the CPU."""
+def _runs(context: Context, work: Callable[..., Dict[str, float]]) -> Iterator[reference.Run]:
+    """Give one computation on every device in every type, without TF32."""
     jax = load(context)
-    problems, evidence = [], {}
+
+    def run(device: Any, kind: str) -> Dict[str, float]:
+        with jax.default_matmul_precision("highest"):
+            return work(jax, device, kind, context)
+
     for device in devices_of(jax, context):
         for kind in types(context, device):
-            with jax.default_matmul_precision("highest"):
-                errors = work(jax, device, kind, context)
-            evidence["{}:{} {}".format(device.platform, device.id, kind)] = errors
-            worst = max(errors.values())
-            if not worst <= bounds[kind]:  # also when it is not a number
-                problems.append(
-                    Failed(
-                        "{} in {} on {} is off by {:.1e}".format(name, kind, device, worst),
-                        diagnosis="wrong results: the bound against float64 is {:.0e}".format(bounds[kind]),
-                        next_step="try another build or driver; if it stays, the GPU is faulty",
-                    )
-                )
-    raise_all(problems, evidence)
-    worst = max(value for key, errors in evidence.items() if "float32" in key for value in errors.values())
-    return Outcome("{}, FP32 off float64 by {:.0e} at most".format(name, worst), evidence)
+            yield label(device), kind, functools.partial(run, device, kind)
 
 
 def matmul(context: Context) -> Outcome:
     """Check that products equal the float64 reference on every GPU in FP32, FP16 and BF16."""
-    return _compare(context, "matrix product", _matmul, _BOUNDS)
+    return reference.compare("matrix product", reference.BOUNDS, _runs(context, _matmul))
 
 
 def _matmul(jax: Any, device: Any, kind: str, context: Context) -> Dict[str, float]:
@@ -85,7 +72,8 @@ def _matmul(jax: Any, device: Any, kind: str, context: Context) -> Dict[str, flo
 
 def convolution(context: Context) -> Outcome:
     """Check that a convolution, forward and backward, equals the float64 reference on every GPU."""
-    return _compare(context, "convolution", _convolution, _CONVOLUTION_BOUNDS)
+    runs = _runs(context, _convolution)
+    return reference.compare("convolution", reference.CONVOLUTION_BOUNDS, runs)
 
 
 def _convolution(jax: Any, device: Any, kind: str, context: Context) -> Dict[str, float]:
@@ -128,17 +116,9 @@ def memory(context: Context) -> Outcome:
         there = jax.device_put(source, device).block_until_ready()
         seconds = time.perf_counter() - started
         back = np.asarray(jax.numpy.copy(there))
-        key = "{}:{}".format(device.platform, device.id)
-        evidence[key] = {"bytes": count * 4, "to_device_gb_s": round(count * 4 / max(seconds, 1e-9) / 1e9, 2)}
+        speed = round(count * 4 / max(seconds, 1e-9) / 1e9, 2)
+        evidence[label(device)] = {"bytes": count * 4, "to_device_gb_s": speed}
         if not np.array_equal(source, back):
-            problems.append(
-                Failed(
-                    "{} of {} numbers come back changed from {}".format(
-                        int((source != back).sum()), count, key
-                    ),
-                    diagnosis="the GPU's memory or the bus is faulty",
-                    next_step="look for Xid and ECC messages in the host's kernel log",
-                )
-            )
+            problems.append(reference.changed(source, back, label(device)))
     raise_all(problems, evidence)
     return Outcome("{} MiB there and back".format(count * 4 * len(evidence) >> 20), evidence)

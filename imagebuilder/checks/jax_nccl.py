@@ -9,7 +9,8 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 from . import host, nccl_log, shm
-from .jax_common import devices, load, relative_error
+from .jax_common import devices, load
+from .reference import relative_error
 from .result import Context, Failed, Outcome, Skipped
 
 _BOUND = 1e-5  # FP32, with sums in another order
@@ -22,25 +23,15 @@ def collectives(context: Context) -> Outcome:
         os.environ.update(NCCL_DEBUG="INFO", NCCL_DEBUG_FILE=log)
         jax, world = _world(context)
         found = {name: _time(jax, world, context, name) for name in _COLLECTIVES}
-        text = _text(log)
+        text = nccl_log.text(log)
     evidence: Dict[str, Any] = {"devices": len(world), "collectives": found}
     if context.device == "cuda":
         evidence["nccl"] = nccl_log.read(text)
         evidence["shm_bytes"] = host.shm_bytes()
     wrong = [name for name, facts in found.items() if facts["error"] != 0]
     if wrong:
-        raise Failed(
-            "{} gives wrong numbers".format(wrong[0]),
-            diagnosis="wrong over these devices: " + ", ".join(wrong),
-            next_step="try NCCL_P2P_DISABLE=1 on this host, never in the image",
-            evidence=evidence,
-        )
-    speeds = ", ".join("{} {:g} GB/s".format(name, facts["bus_gb_s"]) for name, facts in found.items())
-    if len(world) == 1:
-        speeds = ", ".join(found) + " right; one device has no bus"
-    transports = sorted((evidence.get("nccl") or {}).get("transports") or ())
-    via = "; via {}".format(", ".join(transports)) if transports else ""
-    return Outcome("{} devices: {}{}".format(len(world), speeds, via), evidence)
+        raise nccl_log.wrong(wrong, evidence)
+    return Outcome(nccl_log.told(len(world), found, evidence.get("nccl")), evidence)
 
 
 def data_parallel(context: Context) -> Outcome:
@@ -157,11 +148,3 @@ def _time(jax: Any, world: List[Any], context: Context, name: str) -> Dict[str, 
         "bytes": size * 4,
         "bus_gb_s": round(moved / max(seconds, 1e-9) / 1e9, 3),
     }
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

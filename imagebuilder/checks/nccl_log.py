@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .result import Failed
+
 # `Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read`, `... [send] via NET/Socket/0`, `... via SHM/direct/direct`
 _CHANNEL = re.compile(
     r"Channel \d+(?:/\d+)? ?: ?(\d+)\[\S+\] -> (\d+)\[\S+\](?: \[(?:send|receive)\])? via (\S+)"
@@ -114,3 +116,32 @@ def slow_path(pairs: Dict[str, List[str]]) -> Optional[str]:
         if pairs.get(kind):
             return kind
     return None
+
+
+def text(path: str) -> str:
+    """Give what NCCL wrote to a file; empty where it wrote none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def wrong(names: List[str], evidence: Dict[str, Any]) -> Failed:
+    """Give the failure for collectives of one process that give wrong numbers."""
+    return Failed(
+        "{} gives wrong numbers".format(names[0]),
+        diagnosis="wrong over these devices: " + ", ".join(names),
+        next_step="try NCCL_P2P_DISABLE=1 on this host, never in the image",
+        evidence=evidence,
+    )
+
+
+def told(count: int, found: Dict[str, Dict[str, float]], log: Optional[Dict[str, Any]]) -> str:
+    """Say in one line how fast the collectives of one process are, and what carries them."""
+    speeds = ", ".join("{} {:g} GB/s".format(name, facts["bus_gb_s"]) for name, facts in found.items())
+    if count == 1:
+        speeds = ", ".join(found) + " right; one device has no bus"
+    transports = sorted((log or {}).get("transports") or ())
+    via = "; via {}".format(", ".join(transports)) if transports else ""
+    return "{} devices: {}{}".format(count, speeds, via)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
 import warnings
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from . import host
+from . import host, reference
 from .gpu import count_problem
 from .pytorch_amp import set_tf32
 from .pytorch_models import relative_error, synchronize
 from .result import Context, Failed, Outcome, raise_all
-
-# Relative error (Frobenius norm) against float64: a few units in the last place. In FP32 it tells FP32 from
-# TF32 (3e-4 and more); cuDNN's Winograd transforms lose a digit more than products do.
-_BOUNDS = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 4e-2}
-_CONVOLUTION_BOUNDS = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
 
 
 def devices(context: Context) -> Outcome:
@@ -123,35 +119,19 @@ def _types(torch: Any, device: str) -> List[str]:
     return ["float32", "float16", "bfloat16"] if modern else ["float32", "float16"]
 
 
-def _compare(
-    context: Context, name: str, work: Callable[..., Dict[str, float]], bounds: Dict[str, float]
-) -> Outcome:
-    """Run one computation on every device in every type, and compare with float64 on the CPU."""
+def _runs(context: Context, work: Callable[..., Dict[str, float]]) -> Iterator[reference.Run]:
+    """Give one computation on every device in every type."""
     import torch
 
     set_tf32(torch, False)
-    problems, evidence = [], {}
     for device in _each(torch, context.device):
         for kind in _types(torch, device):
-            errors = work(torch, device, getattr(torch, kind), context)
-            evidence["{} {}".format(device, kind)] = errors
-            worst = max(errors.values())
-            if not worst <= bounds[kind]:  # also when it is not a number
-                problems.append(
-                    Failed(
-                        "{} in {} on {} is off by {:.1e}".format(name, kind, device, worst),
-                        diagnosis="wrong results: the bound against float64 is {:.0e}".format(bounds[kind]),
-                        next_step="try another build or driver; if it stays, the GPU is faulty",
-                    )
-                )
-    raise_all(problems, evidence)
-    worst = max(value for key, errors in evidence.items() if "float32" in key for value in errors.values())
-    return Outcome("{}, FP32 off float64 by {:.0e} at most".format(name, worst), evidence)
+            yield device, kind, functools.partial(work, torch, device, getattr(torch, kind), context)
 
 
 def matmul(context: Context) -> Outcome:
     """Check that products equal the float64 reference on every GPU in FP32, FP16 and BF16."""
-    return _compare(context, "matrix product", _matmul, _BOUNDS)
+    return reference.compare("matrix product", reference.BOUNDS, _runs(context, _matmul))
 
 
 def _matmul(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:
@@ -163,7 +143,8 @@ def _matmul(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, f
 
 def convolution(context: Context) -> Outcome:
     """Check that a convolution, forward and backward, equals the float64 reference on every GPU."""
-    return _compare(context, "convolution", _convolution, _CONVOLUTION_BOUNDS)
+    runs = _runs(context, _convolution)
+    return reference.compare("convolution", reference.CONVOLUTION_BOUNDS, runs)
 
 
 def _convolution(torch: Any, device: str, kind: Any, context: Context) -> Dict[str, float]:
@@ -200,14 +181,7 @@ def memory(context: Context) -> Outcome:
             "to_device_gb_s": round(count * 4 / max(seconds, 1e-9) / 1e9, 2),
         }
         if not torch.equal(source, back):
-            wrong = int((source != back).sum())
-            problems.append(
-                Failed(
-                    "{} of {} numbers come back changed from {}".format(wrong, count, device),
-                    diagnosis="the GPU's memory or the bus is faulty",
-                    next_step="look for Xid and ECC messages in the host's kernel log",
-                )
-            )
+            problems.append(reference.changed(source, back, device))
     raise_all(problems, evidence)
     return Outcome(
         "{} MiB there and back".format(int(sum(e["bytes"] for e in evidence.values())) >> 20), evidence

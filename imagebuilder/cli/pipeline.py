@@ -60,7 +60,7 @@ def read_input(
 ) -> tuple[Matrix, Templates]:
     """Find what is wrong with the input before an engine or an index is asked; raises as `locked` does."""
     from imagebuilder.lock.files import read_lock
-    from imagebuilder.lock.requirements import read_requirements
+    from imagebuilder.lock.requirements import read_requirements, requirements_of
     from imagebuilder.matrix import load
     from imagebuilder.render.templating import load_templates
     from imagebuilder.resolve import resolve
@@ -71,8 +71,7 @@ def read_input(
     if path is not None:
         read_lock(path)
     elif request is not None:
-        resolve(request, matrix)
-        read_requirements(request.requirements)
+        resolve(request, matrix, requirements_of(read_requirements(request.requirements)))
     return matrix, load_templates(templates_path(), templates)
 
 
@@ -207,9 +206,10 @@ def read_stack(path: Path, matrix: Matrix) -> Stack:
 
 def resolved(request: Request, matrix: Matrix) -> Stack:
     """Resolve a request and say what was chosen."""
+    from imagebuilder.lock.requirements import read_requirements, requirements_of
     from imagebuilder.resolve import resolve
 
-    stack = resolve(request, matrix)
+    stack = resolve(request, matrix, requirements_of(read_requirements(request.requirements)))
     tell(
         "resolve",
         f"{stack.identifier}: driver {stack.driver_min} or newer, compute capabilities "

@@ -37,12 +37,14 @@ def command(
     imgbuild resolve --framework 'pytorch>=2.4' --gpu V100 --gpu A100 --driver 535.104.05 --explain
     """
     from imagebuilder.cli.output import emit_json, say, visible
+    from imagebuilder.lock.requirements import read_requirements, requirements_of
     from imagebuilder.matrix import load
     from imagebuilder.resolve import resolve, stack_to_dict
 
     if request is None:
         raise UsageError("`--framework` is missing", hint="imgbuild resolve --framework pytorch --cuda 12.1")
-    stack = resolve(request, load(matrices))
+    lines = requirements_of(read_requirements(request.requirements))
+    stack = resolve(request, load(matrices), lines)
     document = stack_to_dict(stack)
     if output:
         _write(output, json.dumps(document, indent=2, ensure_ascii=False) + "\n")

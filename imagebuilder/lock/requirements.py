@@ -119,6 +119,11 @@ def of_extras(lines: Mapping[str, Sequence[str]]) -> tuple[UserRequirement, ...]
     )
 
 
+def requirements_of(lines: Sequence[UserRequirement]) -> list[Requirement]:
+    """Give what the lines ask to install, for `resolve`; constraints ask for nothing."""
+    return [one.requirement for one in lines if not one.constraint]
+
+
 class _Reader:
     """Reads files that include others, and counts their lines together."""
 

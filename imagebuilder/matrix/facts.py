@@ -175,14 +175,18 @@ class CudaSet(Row):
     """The libraries of one CUDA minor: exact versions of the nvidia wheels, as one release pins them.
 
     Builds that take ranges get these, so that images of the same CUDA hold the same libraries. Wheels that
-    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`.
+    the release does not pin name their own source: `src: {pins.nvidia-cuda-nvcc-cu12: ...}`. All of them are
+    there for `machines`. What is `fixed` cannot move, since another framework of the image pins it; no file
+    says so.
     """
 
     framework: str
     release: Version
+    machines: tuple[Machine, ...]
     pins: Mapping[str, Version]
     src: Mapping[str, str] = field(default_factory=dict)
     note: str | None = None
+    fixed: tuple[str, ...] = field(default=(), metadata={"fact": False})
 
 
 @row

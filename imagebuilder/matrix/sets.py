@@ -20,7 +20,7 @@ from imagebuilder.matrix.words import Cuda
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from imagebuilder.matrix.facts import Build, CudaSet, LibraryRelease, Matrix, Release
+    from imagebuilder.matrix.facts import Build, CudaSet, LibraryRelease, Machine, Matrix, Release
 
 _MOVABLE = re.compile(r"nvidia-(?P<table>cudnn|nccl)-cu\d\d")
 
@@ -71,7 +71,7 @@ def fit(matrix: Matrix, build: Build, cuda: str) -> Fitted:
         if text[0].isdigit() or takes(text, version):
             pins[name] = text if version is None or text[0].isdigit() else str(version)
             continue
-        near = _nearest(matrix, name, text, version)
+        near = None if name in row.fixed else _nearest(matrix, name, text, version)
         if near is None:
             misfits[name] = (text, version)
         elif version is not None:
@@ -82,6 +82,11 @@ def fit(matrix: Matrix, build: Build, cuda: str) -> Fitted:
         cudnn=_library(pins, "cudnn"),
         nccl=_library(pins, "nccl"),
         pins=pins,
+        wheels={
+            machine: wheels
+            for machine, wheels in build.wheels.items()
+            if machine in row.machines and all(_is_there(matrix, name, pins, machine) for name in moved)
+        },
     )
     return Fitted(build=fitted, moved=moved, misfits=misfits)
 
@@ -107,12 +112,23 @@ def _nearest(matrix: Matrix, name: str, text: str, wanted: Version | None) -> Ve
     there = [
         version
         for key, release in releases.items()
-        if major in release.cuda_majors
+        if takes(text, version := _version(key))
+        and major in release.cuda_majors
         and major not in release.yanked
-        and takes(text, version := Version(key))
     ]
     newer = [version for version in there if version > wanted]
     return min(newer, default=max(there, default=None))
+
+
+@lru_cache(maxsize=512)
+def _version(text: str) -> Version:
+    return Version(text)
+
+
+def _is_there(matrix: Matrix, name: str, pins: Mapping[str, str], machine: Machine) -> bool:
+    """Tell whether a cuDNN or NCCL that moved has a wheel for a machine."""
+    releases: Mapping[str, LibraryRelease] = getattr(matrix, name.split("-")[1])
+    return machine == "x86_64" or int(name[-2:]) in releases[pins[name]].aarch64
 
 
 def _library(pins: Mapping[str, str], name: str) -> Version | None:

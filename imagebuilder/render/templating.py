@@ -194,7 +194,7 @@ def used_by(templates: Templates, name: str) -> frozenset[str]:
             raise _broken(error, one) from error
         if None in named:
             return frozenset(templates.files)
-        pending += [other for other in named if other and other in templates.files and other not in found]
+        pending += [other for other in templates.files if other in named and other not in found]
     return frozenset(found)
 
 

@@ -10,6 +10,10 @@ from imagebuilder.resolve.extras import check_extras
 from imagebuilder.resolve.stack import Fallback, Reason, Stack, stack_from_dict, stack_to_dict, tag
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from packaging.requirements import Requirement
+
     from imagebuilder.matrix.facts import Matrix
     from imagebuilder.request import Request
     from imagebuilder.resolve.candidates import Candidate
@@ -17,13 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["Fallback", "Reason", "Stack", "resolve", "stack_from_dict", "stack_to_dict"]
 
 
-def resolve(request: Request, matrix: Matrix) -> Stack:
+def resolve(request: Request, matrix: Matrix, requirements: Sequence[Requirement] = ()) -> Stack:
     """Choose the one stack that meets the request best, by the order of preference of the design.
 
-    Raises UsageError where the request names something that the matrix does not know, UnmetError with the
-    smallest set of clashing constraints and the nearest alternatives where nothing meets it.
+    Of the user's `requirements` other frameworks count here, which share the CUDA libraries of the stack;
+    the rest of them is the lock's. Raises UsageError where the request names something that the matrix does
+    not know, UnmetError with the smallest set of clashing constraints and the nearest alternatives where
+    nothing meets it.
     """
-    space = Space(request, matrix)
+    space = Space(request, matrix, requirements)
     check_extras(matrix, space.name, request.extras)
     met = space.meeting(space.constraints)
     if not met:

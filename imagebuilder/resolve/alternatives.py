@@ -29,7 +29,11 @@ def alternatives(space: Space, clash: Sequence[Constraint]) -> tuple[dict[str, s
     One constraint of the clash is changed at a time; where that does not help, or only by giving up a GPU,
     two of the request are, and so on. Those that give up a GPU come last.
     """
-    order = sorted(space.constraints, key=lambda constraint: _ORDER.index(constraint.option))
+    kept_lines = [constraint for constraint in space.constraints if constraint.option not in _ORDER]
+    order = sorted(
+        (constraint for constraint in space.constraints if constraint.option in _ORDER),
+        key=lambda constraint: _ORDER.index(constraint.option),
+    )
     helped: list[set[Constraint]] = []
     kept: list[dict[str, str]] = []
     dropped: list[dict[str, str]] = []
@@ -37,7 +41,9 @@ def alternatives(space: Space, clash: Sequence[Constraint]) -> tuple[dict[str, s
         for some in combinations(order, size):
             if not set(some) & set(clash) or any(less.issubset(some) for less in helped):
                 continue
-            met = space.meeting([constraint for constraint in order if constraint not in some])
+            met = space.meeting(
+                [*kept_lines, *(constraint for constraint in order if constraint not in some)]
+            )
             changes = list(_changes(space, some, met)) if met else []
             if changes:
                 helped.append(set(some))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from packaging.version import Version
@@ -23,12 +24,14 @@ from imagebuilder.matrix.fit import (
     python_fits,
     runs_on,
 )
+from imagebuilder.resolve.company import agrees, company_of, with_company
 from imagebuilder.resolve.names import WantedGpu, check_base, find_framework, source_order, wanted_gpu
 from imagebuilder.resolve.offers import Offer, is_named, offers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
+    from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
 
     from imagebuilder.matrix.facts import Base, Machine, Matrix
@@ -54,7 +57,9 @@ class Constraint:
 
     @property
     def shown(self) -> str:
-        """The option with its value, quoted for a shell."""
+        """The option with its value, quoted for a shell; a line of the requirements as it stands there."""
+        if self.option == "requirements":
+            return self.value
         value = self.value if self.option == "source" else shlex.quote(self.value)
         return f"--{self.option} {value}"
 
@@ -65,10 +70,13 @@ class Space:
     Raises UsageError where the request names a framework, GPU, base or source that the matrix does not know.
     """
 
-    def __init__(self, request: Request, matrix: Matrix) -> None:
+    def __init__(self, request: Request, matrix: Matrix, requirements: Sequence[Requirement] = ()) -> None:
         self.request = request
-        self.matrix = matrix
+        self.requirements = requirements
         self.name, self.framework = find_framework(matrix, request.framework)
+        self.company = company_of(matrix, self.name, requirements)
+        self.facts = matrix
+        self.matrix = matrix = with_company(matrix, self.company)
         self.gpus = tuple(wanted_gpu(matrix, name) for name in sorted(request.gpus))
         self.sources = source_order(self.framework, request.sources)
         check_base(matrix, request.os)
@@ -185,6 +193,9 @@ class Space:
         if wanted.sources:
             source = Constraint(option="source", value=" --source ".join(wanted.sources))
             yield (source,), self.with_source(wanted.sources)
+        for one in self.company:
+            line = Constraint(option="requirements", value=one.line)
+            yield (line,), self._offered(partial(agrees, one))
         yield from self._host_sets()
         yield (Constraint(option="arch", value=wanted.arch),), self.of_machine(MACHINES[wanted.arch])
 

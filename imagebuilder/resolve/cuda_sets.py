@@ -66,11 +66,15 @@ def misfits(space: Space, offers: list[Offer], cuda: Cuda) -> Iterator[str]:
         if str(cuda) not in sets_for(space.matrix, raw):
             yield f"{space.name} {offer.version} takes CUDA {raw.cuda_from} and newer"
             continue
-        for package, (wanted, held) in fit(space.matrix, raw, str(cuda)).misfits.items():
-            has = f"has {package} {held}" if held else f"has no {package}"
-            yield (
-                f"the CUDA set {cuda}, {_of(row)}, {has}, and {space.name} {offer.version} takes `{wanted}`"
-            )
+        yield from misfit_words(space, str(offer.version), str(cuda), fit(space.matrix, raw, str(cuda)))
+
+
+def misfit_words(space: Space, version: str, cuda: str, fitted: Fitted) -> Iterator[str]:
+    """Say for each library of a CUDA set that a release does not take it."""
+    row = space.matrix.cuda_sets[cuda]
+    for package, (wanted, held) in fitted.misfits.items():
+        has = f"has {package} {held}" if held else f"has no {package}"
+        yield f"the CUDA set {cuda}, {_of(row)}, {has}, and {space.name} {version} takes `{wanted}`"
 
 
 def fitted_of(space: Space, offer: Offer) -> Fitted:

@@ -101,7 +101,7 @@ def packages(space: Space, candidate: Candidate) -> tuple[dict[str, str], dict[s
         if newest:
             exact[name] = str(newest)
     constraints.update((name, str(spec)) for name, spec in known.items() if name not in constraints)
-    if candidate.offer.build.cuda_from is not None:
-        row = space.matrix.cuda_sets[str(candidate.offer.cuda)]
+    row = space.matrix.cuda_sets.get(str(candidate.offer.cuda))
+    if row is not None and (space.company or candidate.offer.build.cuda_from is not None):
         constraints.update(rest_of(row, candidate.offer.build))
     return dict(sorted(exact.items())), dict(sorted(constraints.items()))

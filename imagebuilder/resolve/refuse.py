@@ -19,6 +19,7 @@ from imagebuilder.resolve.alternatives import (
 )
 from imagebuilder.resolve.cuda_sets import misfits
 from imagebuilder.resolve.explain import code_source, graded, held_code, joined, source_of
+from imagebuilder.resolve.together import apart, company_fact
 from imagebuilder.resolve.unusable import unusable_for, why_none
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def refusal(space: Space) -> UnmetError:
         if clash
         else f"{space.name} has no GPU build",
         conflicts=tuple(conflicts),
-        alternatives=alternatives(space, clash),
+        alternatives=(*alternatives(space, clash), *apart(space, clash)),
     )
 
 
@@ -262,6 +263,12 @@ def _forward(space: Space) -> str:
     return ""
 
 
+def _requirements(space: Space, constraint: Constraint, clash: tuple[Constraint, ...]) -> Fact:
+    given, offers = _others(space, constraint, clash)
+    asked = [offer for offer in offers if offer.version in matched(space)] or offers
+    return company_fact(space, constraint, asked, given)
+
+
 _FACTS: dict[str, Callable[[Space, Constraint, tuple[Constraint, ...]], Fact]] = {
     "framework": _framework,
     "cuda": _cuda,
@@ -272,4 +279,5 @@ _FACTS: dict[str, Callable[[Space, Constraint, tuple[Constraint, ...]], Fact]] =
     "arch": _arch,
     "gpu": _gpu,
     "driver": _driver,
+    "requirements": _requirements,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +11,10 @@ from packaging.version import Version
 
 from imagebuilder.errors import UnmetError
 from imagebuilder.matrix import Matrix, load
+from imagebuilder.matrix.check_builds import check_framework, check_set
 from imagebuilder.matrix.fit import runs_on
 from imagebuilder.matrix.sets import builds_of, fit, takes
-from imagebuilder.matrix.words import Capability
+from imagebuilder.matrix.words import Capability, Cuda
 from imagebuilder.request import parse_request
 from imagebuilder.resolve import Stack, resolve
 
@@ -106,6 +109,14 @@ def test_why_a_set_does_not_fit_is_said(matrix: Matrix) -> None:
     assert "there is no CUDA set 12.9" in str(caught.value.conflicts)
 
 
+def test_a_release_that_fits_no_set_says_why(matrix: Matrix) -> None:
+    """Where facts have no set that a build takes, the library is named, not that nothing is known."""
+    poor = replace(matrix, cuda_sets={"12.6": matrix.cuda_sets["12.6"]})
+    with pytest.raises(UnmetError) as caught:
+        ask(poor, "jax==0.7.2")
+    assert "has no nvidia-nvshmem-cu12, and jax 0.7.2 takes `>=3.2.5`" in str(caught.value.conflicts)
+
+
 def test_every_pin_of_every_set_build_is_in_its_range(matrix: Matrix) -> None:
     """Whatever set a build gets, each wheel is one that its own metadata takes."""
     seen = 0
@@ -158,3 +169,66 @@ def test_the_packages_of_jax_agree(matrix: Matrix, framework: str) -> None:
     found = {version for name, version in packages.items() if name.startswith(("jaxlib", "jax-cuda"))}
     assert len([name for name in packages if name.startswith("jax")]) == 4
     assert len(found) == 1
+
+
+def test_a_set_is_for_the_machines_that_have_its_wheels(matrix: Matrix) -> None:
+    """CUDA 12.1 has no arm64 wheels, and no cuDNN 8 has: jax 0.4.27 cannot be had there."""
+    assert {one for one, row in matrix.cuda_sets.items() if "aarch64" in row.machines} == {
+        "12.5", "12.6", "12.8", "13.0",
+    }  # fmt: skip
+    assert str(ask(matrix, "jax==0.4.35", arch="arm64").cuda) == "12.8"
+    for request in ({"framework": "jax==0.4.27"}, {"framework": "jax==0.4.35", "cuda": "12.1"}):
+        with pytest.raises(UnmetError):
+            ask(matrix, arch="arm64", **request)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"framework": "torch"}, "names an unknown framework `torch`"),
+        ({"release": Version("2.6.0")}, "pytorch 2.6.0 has no build for CUDA 12.8"),
+        ({"pins": {"nvidia-nccl-cu12": Version("2.27.5")}}, "is not what the release pins, `2.27.3`"),
+        ({"pins": {"nvidia-cudnn-cu12": Version("9.99")}}, "names an unknown cudnn release `9.99`"),
+        ({"pins": {"nvidia;id": Version("1")}}, "is not a normalised package name"),
+    ],
+)
+def test_a_set_that_is_not_its_releases_is_found(
+    matrix: Matrix, changes: dict[str, Any], message: str
+) -> None:
+    """A set says nothing else than the release that it names."""
+    found = [one.message for one in check_set(matrix, "12.8", replace(matrix.cuda_sets["12.8"], **changes))]
+    assert any(message in one for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cudnn": Version("9.1.0.70")}, "takes a CUDA set"),
+        ({"cuda_from": Cuda.parse("13.0")}, "is not the name of a build for any CUDA 13.x, `cuda13`"),
+        ({"cuda_from": Cuda.parse("12.9")}, "no row of `cuda_sets` is for CUDA 12.9 or newer"),
+        ({"pins": {"nvidia-nccl-cu11": ">=2"}}, "is not a package of CUDA 12"),
+        ({"extras": ("with cuda",)}, "is not a normalised package name"),
+    ],
+)
+def test_a_build_that_cannot_take_a_set_is_found(
+    matrix: Matrix, changes: dict[str, Any], message: str
+) -> None:
+    """A build with ranges names no library of its own, and there is a set for it."""
+    framework = matrix.frameworks["jax"]
+    release = framework.releases["0.7.2"]
+    broken = replace(release, builds={"cuda12": replace(release.builds["cuda12"], **changes)})
+    one = replace(framework, releases={"0.7.2": broken})
+    found = [one.message for one in check_framework(matrix, "jax", one)]
+    assert any(message in one for one in found), found
+
+
+def test_the_table_of_the_docs_is_that_of_the_matrix(matrix: Matrix) -> None:
+    """The page docs/frameworks.md names each set with its release, cuDNN and NCCL."""
+    names = {"pytorch": "PyTorch", "tensorflow": "TensorFlow"}
+    lines = []
+    for cuda, row in matrix.cuda_sets.items():
+        found = {name.split("-")[1]: pin for name, pin in row.pins.items()}
+        of = f"{names[row.framework]} {row.release}"
+        lines.append(f"| {cuda} | {of} | {found['cudnn']} | {found['nccl']} |")
+    text = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text()
+    assert [line for line in text.splitlines() if line.startswith("| 1")] == lines
