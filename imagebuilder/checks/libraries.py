@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fnmatch
 import glob
 import hashlib
 import os
 import re
 import sys
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import host, requirements
 from .catalogue import FRAMEWORKS
@@ -21,6 +22,8 @@ FAMILIES = (
     "libcusparse", "libcusparseLt", "libnccl", "libnvJitLink", "libnvrtc", "libnvshmem_host", "libcufile",
 )  # fmt: skip
 _FAMILY = re.compile(r"({})(_[a-z0-9_]+)?(-[0-9a-f]+)?\.so(\.|$)".format("|".join(FAMILIES)))
+# Libraries that NVSHMEM and cuFile open by name, and only where MPI or an RDMA stack is there to speak to.
+_PLUGINS = ("nvshmem_bootstrap_*.so*", "nvshmem_transport_*.so*", "libcufile_rdma.so*")
 _WITH_CUDA = ("nvidia-", "triton", "pytorch-triton", "torch", "tensorflow", "jax")
 
 
@@ -117,19 +120,31 @@ def resolve(context: Context) -> Outcome:
     loader = here()
     started = loader.load(framework_roots())
     missing = list(started.missing)
+    idle: Dict[str, List[str]] = {}
     count = 0
     for part in parts(every=context.full):
         if not os.path.exists(part.path):
             continue  # `libs.files` says so
         count += 1
         # On its own, or opened after the framework: then what is loaded already serves its needs.
-        if loader.load([part.path]).missing:
-            missing += loader.load([part.path], started.files).missing
+        if not loader.load([part.path]).missing:
+            continue
+        lacking = loader.load([part.path], started.files).missing
+        if _is_plugin(part.path) and not any(family(item.soname) for item in lacking):
+            idle[os.path.basename(part.path)] = [item.soname for item in lacking]
+        else:
+            missing += lacking
     if not count:
         raise Skipped("no wheel with shared objects is installed")
     problems = [_not_found(item.soname, item.needed_by) for item in dict.fromkeys(missing)]
-    raise_all(problems, {"files": count, "searched": list(missing[0].searched)[:20] if missing else []})
-    return Outcome("{} shared objects find all that they need".format(count), {"files": count})
+    evidence: Dict[str, Any] = {"files": count, "plug_ins_without_their_system": idle}
+    raise_all(problems, {**evidence, "searched": list(missing[0].searched)[:20] if missing else []})
+    return Outcome("{} shared objects find all that they need".format(count), evidence)
+
+
+def _is_plugin(path: str) -> bool:
+    """Tell whether a library is opened only where the system that it speaks to is installed."""
+    return any(fnmatch.fnmatchcase(os.path.basename(path), pattern) for pattern in _PLUGINS)
 
 
 def _not_found(soname: str, needed_by: str) -> Failed:

@@ -13,6 +13,7 @@ import pytest
 
 from imagebuilder.checks import elf, libraries, loader
 from imagebuilder.checks.loader import Loader
+from imagebuilder.checks.result import Context, Failed
 
 gcc = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here")
 
@@ -176,3 +177,31 @@ def test_a_library_that_is_loaded_already_serves(tmp_path: Path) -> None:
 def test_families_are_known_by_file_name(name: str, family: str | None) -> None:
     """Parts of cuDNN and libraries with a hash in their name belong to their family; others to none."""
     assert libraries.family(f"/x/{name}") == family
+
+
+@gcc
+def test_a_plugin_may_lack_the_system_that_it_speaks_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVSHMEM opens its MPI bootstrap only where MPI is; any other library must find all that it needs."""
+    (tmp_path / "empty.c").write_text("int nothing;")
+    build = ["gcc", "-shared", "-o"]
+    mpi = tmp_path / "libmpi.so.40"
+    subprocess.run([*build, mpi, tmp_path / "empty.c", "-Wl,-soname,libmpi.so.40"], check=True)
+    plugin, library = tmp_path / "nvshmem_bootstrap_mpi.so.3", tmp_path / "libwork.so"
+    for path in (plugin, library):
+        command = [*build, path, tmp_path / "empty.c", "-Wl,--no-as-needed", mpi]
+        subprocess.run(command, check=True)
+    mpi.unlink()
+    monkeypatch.setattr(libraries, "framework_roots", list)
+
+    def outcome(*paths: Path) -> str:
+        found = [libraries.Part(str(path), "nvidia-x", "1", None, None) for path in paths]
+        monkeypatch.setattr(libraries, "parts", lambda every=False: iter(found))
+        try:
+            return str(libraries.resolve(Context()).evidence["plug_ins_without_their_system"])
+        except Failed as failed:
+            return failed.summary
+
+    assert outcome(plugin) == "{'nvshmem_bootstrap_mpi.so.3': ['libmpi.so.40']}"
+    assert outcome(plugin, library) == "libwork.so needs libmpi.so.40, which is not found"
