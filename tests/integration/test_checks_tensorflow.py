@@ -47,6 +47,13 @@ def test_mixed_precision_reports_types_and_errors(answers: dict[str, dict[str, A
         assert answer["evidence"]["speed_ratio_to_fp32"][name] > 0
 
 
+def test_no_gpu_at_all_is_named(python: Path) -> None:
+    """TensorFlow goes on without a word on the CPU where it does not find its CUDA libraries."""
+    answer = perform(python, "tensorflow_gpu:devices", device="cuda")
+    assert (answer["status"], answer["summary"]) == ("fail", "TensorFlow sees no GPU")
+    assert "CUDA libraries" in answer["diagnosis"]
+
+
 def test_wrong_results_are_found(python: Path) -> None:
     """A product that is off by a thousandth does not pass the comparison with float64."""
     answer = perform(python, "tensorflow_gpu:matmul", WRONG)
