@@ -109,13 +109,6 @@ def test_checks_and_rules_that_are_named_exist(section: str) -> None:
     assert set(caught) - known - others == set()
 
 
-def test_rows_that_wait_for_a_framework_say_so() -> None:
-    """What only the checks of another framework can see is marked, nothing else waits."""
-    waiting = [row for section in (VERSIONS, WORST) for row in rows(section) if row[2] == UNPROVEN]
-    assert {row[0] for row in waiting} == {"F1", "F2"}
-    assert all(row[3].startswith(("with that framework", "with those frameworks")) for row in waiting)
-
-
 def test_every_number_that_a_message_names_is_explained() -> None:
     """A person who reads `failure mode B3` or `gotcha 17` in a message finds it in this document."""
     known = {row[0] for section in (VERSIONS, WORST, OTHERS) for row in rows(section)}
