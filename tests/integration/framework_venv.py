@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imagebuilder.checks import catalogue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ROOT = Path(catalogue.__file__).parents[2]
 PERFORM = """
@@ -29,15 +32,14 @@ def make(folder: Path, *requirements: str) -> Path:
     return python
 
 
-def inside(python: Path, script: str, *words: str, **options: Any) -> Any:
-    """Run a script and give the JSON document of its last line."""
+def inside(python: Path, script: str, *words: str, variables: Mapping[str, str] | None = None) -> Any:
+    """Run a script and give the JSON document of its last line; `variables` are added to the environment."""
     done = subprocess.run(
         [python, "-c", script, *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})},
         capture_output=True,
         text=True,
         timeout=300,
-        **options,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.splitlines()[-1])
