@@ -14,7 +14,7 @@ from imagebuilder.checks import catalogue
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(catalogue.__file__).parents[2]
+PACKAGE = Path(catalogue.__file__).parents[1]
 PERFORM = """
 import json, sys
 from imagebuilder.checks import child, result
@@ -27,6 +27,9 @@ def make(folder: Path, *requirements: str) -> Path:
     """Make an environment with some wheels from the default index, and give its Python."""
     uv = Path(sys.executable).with_name("uv")
     python = folder / "venv" / "bin" / "python"
+    # the checks alone, without what else is installed beside them
+    (folder / "checks").mkdir()
+    (folder / "checks" / PACKAGE.name).symlink_to(PACKAGE)
     subprocess.run([uv, "venv", "--quiet", folder / "venv"], check=True)
     subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *requirements], check=True)
     return python
@@ -36,7 +39,7 @@ def inside(python: Path, script: str, *words: str, variables: Mapping[str, str] 
     """Run a script and give the JSON document of its last line; `variables` are added to the environment."""
     done = subprocess.run(
         [python, "-c", script, *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})},
+        env={**os.environ, "PYTHONPATH": str(python.parents[2] / "checks"), **(variables or {})},
         capture_output=True,
         text=True,
         timeout=300,
