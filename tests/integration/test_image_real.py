@@ -153,8 +153,8 @@ def test_signals_pass_through(real_image: RealImage) -> None:
 def test_torchrun(real_image: RealImage) -> None:
     """`torchrun` is on PATH and starts two ranks that meet."""
     script = (
-        "import torch, torch.distributed as d; d.init_process_group('gloo'); x = torch.ones(1);"
-        "d.all_reduce(x); assert x.item() == 2; print('met', d.get_rank(), flush=True)"
+        "import os, torch, torch.distributed as d; d.init_process_group('gloo'); x = torch.ones(1);"
+        "d.all_reduce(x); assert x.item() == 2; os.write(1, f'met {d.get_rank()} '.encode())"
     )
     command = f'echo "{script}" > job.py && torchrun --standalone --nproc-per-node 2 job.py'
     # without any network a container cannot resolve its own name, which the ranks meet at
