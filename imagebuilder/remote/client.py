@@ -125,7 +125,7 @@ class Client:
         return reply.body, int(size)
 
     def remembered(self, asked: str, make: Callable[[], Any]) -> Any:
-        """Give what was once made of a file that never changes: a JSON value, made now where it is not kept."""
+        """Give a JSON value that was once made of a file that never changes, or make it now."""
         kept = self._store.get(f"made {asked}")
         if kept is not None:
             self.traffic.kept += 1

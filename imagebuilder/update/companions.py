@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from imagebuilder.remote.project import wheels_of
@@ -15,6 +14,8 @@ from imagebuilder.update.wheels import for_machine, python_of, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from packaging.specifiers import SpecifierSet
 
     from imagebuilder.matrix.words import Python
     from imagebuilder.remote.client import Client

@@ -19,7 +19,7 @@ _OURS = frozenset({"src", "note"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One fact, by its place in the matrix: what is held (None: nothing), what the index tells, its source."""
+    """One fact, by its place in the matrix: what is `held` and what the index `told`, None for nothing."""
 
     where: tuple[str, ...]
     held: Any

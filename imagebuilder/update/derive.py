@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from packaging.version import Version
-
 from imagebuilder.matrix.words import Machine, Python, Target
 from imagebuilder.remote.project import wheels_of
 from imagebuilder.remote.wheel import metadata_of
@@ -19,6 +17,8 @@ from imagebuilder.update.wheels import for_machine, named, python_of, released, 
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from packaging.version import Version
 
     from imagebuilder.remote.client import Client
     from imagebuilder.remote.project import WheelFile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
@@ -37,8 +37,9 @@ class Inside:
 def inside(client: Client, recipe: Recipe, file: WheelFile) -> Inside:
     """Read one wheel, or what was read of it before; raises OutsideError."""
     asked = f"inside {file.url} by {recipe!r}"
-    facts = client.remembered(asked, lambda: asdict(_read(client, recipe, file)))
-    return Inside(**{name: tuple(one) if isinstance(one, list) else one for name, one in facts.items()})
+    facts: dict[str, Any] = client.remembered(asked, lambda: asdict(_read(client, recipe, file)))
+    lists = {name: tuple(facts[name]) for name in ("targets", "bundled")}
+    return Inside(**{**facts, **lists})
 
 
 def _read(client: Client, recipe: Recipe, file: WheelFile) -> Inside:
