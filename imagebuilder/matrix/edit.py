@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imagebuilder.errors import MatrixError
 from imagebuilder.matrix.check import check
-from imagebuilder.matrix.dump import dump, header_of
+from imagebuilder.matrix.dump import dump, dump_plain, header_of
 from imagebuilder.matrix.files import read_bytes
 from imagebuilder.matrix.loading import typed
 from imagebuilder.matrix.read import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from imagebuilder.matrix.findings import Finding
+
+# What stands for the file of a row that is in none yet.
+_MADE = Path("made")
 
 
 def read_document(path: Path) -> tuple[str, dict[str, Any]]:
@@ -32,6 +36,20 @@ def read_document(path: Path) -> tuple[str, dict[str, Any]]:
             hint="mend the file; imgbuild matrix validate names its problems",
         )
     return content.decode(), reader.plain
+
+
+def misfits(framework: str, package: str, version: str, release: dict[str, Any]) -> list[str]:
+    """Find what a release that was made elsewhere holds and a matrix file cannot: `fact: message`."""
+    document = {
+        "schema": 1,
+        "frameworks": {framework: {"package": package, "releases": {version: release}}},
+    }
+    reader = Reader(_MADE, dump_plain(document).encode(), partial=True)
+    where = f"frameworks.{framework}.releases.{version}."
+    problems = [re.sub(rf"^{_MADE}:\d+: ({re.escape(where)})?", "", one) for one in reader.problems]
+    if not problems and reader.plain != document:
+        problems.append("holds a text that YAML does not keep as it is")
+    return problems
 
 
 def findings(plain: Mapping[str, Any]) -> list[Finding]:

@@ -65,7 +65,7 @@ def _json(page: Reply) -> Iterator[dict[str, Any]]:
             "url": urljoin(page.url, str(entry["url"])),
             "size": int(entry["size"]) if entry.get("size") is not None else None,
             "uploaded": str(entry["upload-time"])[:10] if entry.get("upload-time") else None,
-            "yanked": (yanked if isinstance(yanked, str) else "yanked") if yanked is not False else None,
+            "yanked": None if yanked is False else _line(yanked if isinstance(yanked, str) else ""),
             "has_metadata": None if told is None else bool(told),
         }
 
@@ -81,7 +81,7 @@ def _html(page: Reply) -> Iterator[dict[str, Any]]:
             "url": url,
             "size": None,
             "uploaded": None,
-            "yanked": link["data-yanked"] or "yanked" if "data-yanked" in link else None,
+            "yanked": _line(link["data-yanked"]) if "data-yanked" in link else None,
             "has_metadata": None if told is None else told != "false",
         }
 
@@ -95,6 +95,11 @@ class _Links(HTMLParser):
         facts = {name: value or "" for name, value in attrs}
         if tag == "a" and "href" in facts:
             self.found.append(facts)
+
+
+def _line(reason: str) -> str:
+    """Give the reason of a yank as one line that can be printed."""
+    return " ".join("".join(one if one.isprintable() else " " for one in reason).split()) or "no reason given"
 
 
 def _wheel(entry: dict[str, Any]) -> WheelFile | None:

@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from imagebuilder.errors import MatrixError, OutsideError, UsageError
-from imagebuilder.matrix.edit import findings
+from imagebuilder.matrix.edit import findings, misfits
 from imagebuilder.matrix.words import Python
 from imagebuilder.remote.project import wheels_of
 from imagebuilder.update.companions import Companion, beside, companions
@@ -67,6 +67,8 @@ def update(plain: Row, wanted: Wanted, client: Client, tell: Callable[[str], Non
     be read, MatrixError where the document is broken apart from what is added.
     """
     told = _told(plain, wanted, client, tell)
+    blocked = _misfits(plain, wanted.framework, told)
+    told = {version: row for version, row in told.items() if version not in blocked}
     out = Comparison()
     held: Row = plain["frameworks"][wanted.framework]["releases"]
     where = ("frameworks", wanted.framework, "releases")
@@ -76,20 +78,20 @@ def update(plain: Row, wanted: Wanted, client: Client, tell: Callable[[str], Non
         else added(row, (*where, version), out)
         for version, row in told.items()
     }
-    _vanished(held, told, wanted, where, out)
+    _vanished(held, {*told, *blocked}, wanted, where, out)
     result = _with_libraries(_with_releases(plain, wanted.framework, merged), plain, merged, client, out)
-    blocked = _blocked(result, where, merged)
-    if blocked:
-        kept = {version: row for version, row in merged.items() if version not in blocked}
+    unsound = _unsound(result, where, merged)
+    if unsound:
+        kept = {version: row for version, row in merged.items() if version not in unsound}
         result = _with_releases(result, wanted.framework, {**held, **kept}, replace=True)
     _check(result)
     return Update(
         plain=result,
         releases=len(told),
         equal=out.equal,
-        new=tuple(fact for fact in out.new if not _within(fact, where, blocked)),
+        new=tuple(fact for fact in out.new if not _within(fact, where, unsound)),
         contradictions=tuple(out.contradictions),
-        blocked=blocked,
+        blocked={**blocked, **unsound},
     )
 
 
@@ -175,7 +177,9 @@ def _with_libraries(result: Row, plain: Row, merged: Row, client: Client, out: C
     return result
 
 
-def _vanished(held: Row, told: Row, wanted: Wanted, where: tuple[str, ...], out: Comparison) -> None:
+def _vanished(
+    held: Row, told: Collection[str], wanted: Wanted, where: tuple[str, ...], out: Comparison
+) -> None:
     """Find releases that the matrix has from this index, and that the index has no wheel of any more."""
     for version, row in held.items():
         asked = wanted.spec is None or Version(version) in wanted.spec
@@ -185,7 +189,14 @@ def _vanished(held: Row, told: Row, wanted: Wanted, where: tuple[str, ...], out:
             out.contradictions.append(Fact(where=place, held="a release", told=None, source="pypi-index"))
 
 
-def _blocked(result: Row, where: tuple[str, ...], merged: Collection[str]) -> dict[str, tuple[str, ...]]:
+def _misfits(plain: Row, name: str, told: Mapping[str, Row]) -> dict[str, tuple[str, ...]]:
+    """Find what an index tells and no matrix can hold: the texts in it are anybody's."""
+    package = plain["frameworks"][name]["package"]
+    found = {version: misfits(name, package, version, row) for version, row in told.items()}
+    return {version: tuple(problems) for version, problems in found.items() if problems}
+
+
+def _unsound(result: Row, where: tuple[str, ...], merged: Collection[str]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for finding in findings(result):
         at = tuple(map(str, finding.where))

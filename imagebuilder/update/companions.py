@@ -26,10 +26,11 @@ _MACHINES = ("x86_64", "aarch64")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """One release of a companion: what it asks of the framework."""
+    """One release of a companion: what it asks of the framework's package."""
 
     package: str
     version: Version
+    framework: str
     asks: SpecifierSet
 
     @property
@@ -59,7 +60,9 @@ def companions(
         metadata = metadata_of(client, file)
         for asked in requirements(metadata, file, machine, python_of(file, machine, python)):
             if asked.name == framework and asked.written.specifier:
-                yield Companion(package=package, version=version, asks=asked.written.specifier)
+                yield Companion(
+                    package=package, version=version, framework=framework, asks=asked.written.specifier
+                )
 
 
 def beside(held: list[Companion], release: Version) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -77,7 +80,7 @@ def beside(held: list[Companion], release: Version) -> tuple[dict[str, list[str]
             how = (
                 "exact pin in the companion wheel"
                 if pinned
-                else f"companion wheel asks for {ranged[-1].asks}"
+                else f"companion wheel asks for {ranged[-1].framework}{ranged[-1].asks}"
             )
             found[package] = [str(one.version) for one in taken]
             src[f"companions.{package}"] = f"pypi-meta ({how})"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
+from imagebuilder.errors import OutsideError
 from imagebuilder.remote.wheel import opened
 from imagebuilder.update.recipes import SYMBOLS, TARGETS
 
@@ -44,13 +45,19 @@ def inside(client: Client, recipe: Recipe, file: WheelFile) -> Inside:
 
 def _read(client: Client, recipe: Recipe, file: WheelFile) -> Inside:
     with opened(client, file) as wheel:
-        if recipe.stated not in wheel.names:
-            return Inside()
-        text = wheel.read(recipe.stated).decode("utf-8", "replace")
+        stated = wheel.read(recipe.stated) if recipe.stated in wheel.names else b""
+        text = stated.decode("utf-8", "replace")
         found = {name: re.search(form, text, re.MULTILINE) for name, form in recipe.facts.items()}
         facts = {name: match[1] for name, match in found.items() if match}
         if "cuda" not in facts:
+            raise OutsideError(
+                f"`{file.name}` does not say which CUDA it was built for",
+                why=f"no `cuda` in `{recipe.stated}` of that wheel, where {client.index.shown} serves it",
+                hint="imgbuild matrix update --release another one, and add this one by hand",
+            )
+        if facts["cuda"] == "None":
             return Inside()
+        facts["cuda"] = facts["cuda"].strip("'")
         symbols = _symbols(wheel, recipe)
         return Inside(
             **facts,

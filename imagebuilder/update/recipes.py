@@ -18,7 +18,7 @@ class Recipe:
     """Where the facts of one framework stand.
 
     `stated` is the member that says what the wheel was built as, `facts` how: a pattern with one group for
-    each of `cuda`, `commit` and `local_version`. `targets_in` is the library that the list of targets is
+    each of `cuda` (a quoted text, or None in a CPU-only wheel), `commit` and `local_version`. `targets_in` is the library that the list of targets is
     compiled into, `measured` those whose symbol versions give the floors of glibc and libstdc++, `bundled` a
     pattern of members that are CUDA libraries inside the wheel, with their name as its group. `libraries` is
     a pattern of the requirements that are pins, not ranges for the user; `compiler` names the one whose pin
@@ -38,9 +38,9 @@ class Recipe:
 PYTORCH = Recipe(
     stated="torch/version.py",
     facts={
-        "cuda": r"^cuda\b[^=\n]*= '([^']+)'",
+        "cuda": r"^cuda\b[^=\n]*= (None|'[^'\n]+')",
         "commit": r"^git_version = '([0-9a-f]+)'",
-        "local_version": r"^__version__ = '([^'+]+\+[^']+)'",
+        "local_version": r"^__version__ = '([^'+\s]+\+[^'\s]+)'",
     },
     targets_in="torch/lib/libtorch_python.so",
     measured=("torch/lib/libc10.so", "torch/lib/libc10_cuda.so"),
