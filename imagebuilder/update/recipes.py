@@ -18,11 +18,12 @@ class Recipe:
     """Where the facts of one framework stand.
 
     `stated` is the member that says what the wheel was built as, `facts` how: a pattern with one group for
-    each of `cuda` (a quoted text, or None in a CPU-only wheel), `commit` and `local_version`. `targets_in` is the library that the list of targets is
-    compiled into, `measured` those whose symbol versions give the floors of glibc and libstdc++, `bundled` a
-    pattern of members that are CUDA libraries inside the wheel, with their name as its group. `libraries` is
-    a pattern of the requirements that are pins, not ranges for the user; `compiler` names the one whose pin
-    is a fact of the release. `companions` are projects whose wheels ask for this framework.
+    each of `cuda` (a quoted text, or None in a CPU-only wheel), `commit` and `local_version`. `targets_in`
+    is the library that the list of targets is compiled into, `measured` those whose symbol versions give the
+    floors of glibc and libstdc++, `bundled` a pattern of members that are CUDA libraries inside the wheel,
+    with their name as its group. `libraries` is a pattern of the requirements that are pins, not ranges for
+    the user; `compiler` names the one whose pin is a fact of the release. `companions` are projects whose
+    wheels ask for this framework.
     """
 
     stated: str
