@@ -121,10 +121,12 @@ def metadata_of(client: Client, file: WheelFile) -> str:
 
     Mirrors serve it without saying so on the page, so it is asked for unless the page says that it is not.
     """
+    return str(client.remembered(f"metadata {file.url}", lambda: _metadata(client, file)))
+
+
+def _metadata(client: Client, file: WheelFile) -> str:
     served = None if file.has_metadata is False else client.file(f"{file.url}.metadata")
-    if served is None:
-        served = str(client.remembered(f"metadata {file.url}", lambda: _inside(client, file))).encode()
-    return served.decode("utf-8", "replace")
+    return _inside(client, file) if served is None else served.decode("utf-8", "replace")
 
 
 def _inside(client: Client, file: WheelFile) -> str:
