@@ -112,6 +112,18 @@ class DifferenceError(ImgbuildError):
     exit_code = 7
 
 
+class MatrixDifferenceError(DifferenceError):
+    """An index tells something else than the matrix; `report` holds what, fact by fact."""
+
+    def __init__(self, what: str, *, report: dict[str, Any], why: str, hint: str) -> None:
+        super().__init__(what, why=why, hint=hint)
+        self.report = report
+
+    def to_dict(self) -> dict[str, Any]:
+        """Add the whole report, so that one document tells everything."""
+        return {**super().to_dict(), **self.report}
+
+
 class ManyError(ImgbuildError):
     """Some of many images failed; exit code and reason are the first one's, `images` tells of all."""
 

@@ -35,10 +35,16 @@ def wheel(
     requires: Sequence[str] = (),
     tag: str = "py3-none-any",
     extras: Sequence[str] = (),
+    python: str | None = None,
+    members: Mapping[str, bytes] | None = None,
 ) -> tuple[str, bytes]:
-    """Give the file name and the bytes of a wheel that holds one empty module."""
+    """Give the file name and the bytes of a wheel that holds one empty module.
+
+    `python` is its Requires-Python; `members` are further files in it, compressed.
+    """
     stem = f"{name.replace('-', '_')}-{version}"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    metadata += [f"Requires-Python: {python}"] if python else []
     metadata += [f"Provides-Extra: {extra}" for extra in extras]
     metadata += [f"Requires-Dist: {one}" for one in requires]
     files = {
@@ -56,6 +62,9 @@ def wheel(
     with zipfile.ZipFile(out, "w") as archive:
         for path, text in files.items():
             archive.writestr(zipfile.ZipInfo(path, (2026, 1, 2, 3, 4, 4)), text)
+        for path, data in (members or {}).items():
+            info = zipfile.ZipInfo(path, (2026, 1, 2, 3, 4, 4))
+            archive.writestr(info, data, compress_type=zipfile.ZIP_DEFLATED)
     return f"{stem}-{tag}.whl", out.getvalue()
 
 
@@ -65,7 +74,8 @@ class Index:
 
     `html` serves PEP 503 alone, without sizes and times, as some indexes do. `password` asks for the user
     `user` with that password. `status` answers every request with that status, `delay` holds each wheel
-    back for that many seconds.
+    back for that many seconds. `ranges` answers requests for parts of files with parts. `faults` are statuses
+    that the next requests are answered with, one each.
     """
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -73,6 +83,8 @@ class Index:
     password: str | None = None
     status: int | None = None
     delay: float = 0.0
+    ranges: bool = True
+    faults: list[int] = field(default_factory=list)
     url: str = ""
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -121,7 +133,7 @@ def serve(
         context.load_cert_chain(**certificate)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         scheme = "https"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     index.url = f"{scheme}://{host}:{server.server_port}/simple"
     try:
@@ -143,6 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
         index = self.served
         path = unquote(self.path.partition("?")[0])
         index.asked[path] += 1
+        if index.faults:
+            return self._answer(index.faults.pop(0), b"", "text/plain", head)
         if index.status is not None:
             return self._answer(index.status, b"", "text/plain", head)
         expected = "Basic " + b64encode(f"user:{index.password}".encode()).decode()
@@ -155,8 +169,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not files:
             return self._answer(404, b"", "text/plain", head)
         if index.html:
-            return self._answer(200, _page(files), "text/html", head)
-        return self._answer(200, _document(project, files), JSON, head)
+            return self._page(_page(files), "text/html", head)
+        return self._page(_document(project, files), JSON, head)
 
     def _file(self, name: str, head: bool) -> None:
         files = self.served.files
@@ -166,12 +180,34 @@ class _Handler(BaseHTTPRequestHandler):
             sleep(self.served.delay)
             if self.served.status is not None:  # it fell ill in between
                 return self._answer(self.served.status, b"", "text/plain", head)
-            return self._answer(200, files[name], "application/zip", head)
+            return self._part(files[name], head)
         return self._answer(200, _metadata(files[name.removesuffix(".metadata")]), "text/plain", head)
 
-    def _answer(self, status: int, body: bytes, kind: str, head: bool) -> None:
+    def _part(self, content: bytes, head: bool) -> None:
+        """Answer with a file, or with the one part of it that is asked for."""
+        wanted = self.headers.get("Range", "").removeprefix("bytes=")
+        if not wanted or not self.served.ranges:
+            return self._answer(200, content, "application/zip", head)
+        first, _, last = wanted.partition("-")
+        start = int(first) if first else max(0, len(content) - int(last))
+        stop = min(len(content), int(last) + 1) if first and last else len(content)
+        place = f"bytes {start}-{stop - 1}/{len(content)}"
+        return self._answer(206, content[start:stop], "application/zip", head, {"Content-Range": place})
+
+    def _page(self, body: bytes, kind: str, head: bool) -> None:
+        """Answer with a page, or that it did not change."""
+        tag = f'"{sha256(body).hexdigest()[:16]}"'
+        if self.headers.get("If-None-Match") == tag:
+            return self._answer(304, b"", kind, head, {"ETag": tag})
+        return self._answer(200, body, kind, head, {"ETag": tag})
+
+    def _answer(
+        self, status: int, body: bytes, kind: str, head: bool, more: Mapping[str, str] | None = None
+    ) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        for name, value in (more or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         if status == 401:
             self.send_header("WWW-Authenticate", "Basic")

@@ -27,7 +27,7 @@ COMMANDS = {
     "build": "Resolve, lock, render, build and test an image.",
     "test": "Run the smoke checks inside an image.",
     "doctor": "Look at this host and say what to fix.",
-    "matrix": "Show and validate the compatibility facts.",
+    "matrix": "Show, validate and update the compatibility facts.",
 }
 
 

@@ -1,4 +1,4 @@
-"""`imgbuild matrix`: show and validate the compatibility facts."""
+"""`imgbuild matrix`: show, validate and update the compatibility facts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from imagebuilder.cli.matrix_update import update
 from imagebuilder.cli.options import format_option, matrix_option
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ HEADER = (
 
 @click.group()
 def command() -> None:
-    """Show and validate the compatibility facts."""
+    """Show, validate and update the compatibility facts."""
+
+
+command.add_command(update)
 
 
 @command.command()

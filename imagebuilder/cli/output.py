@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from shlex import quote
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from imagebuilder.errors import ImgbuildError
 
@@ -57,3 +59,29 @@ def report_error(error: ImgbuildError) -> None:
         for line in (text or "").splitlines():
             say(f"  {label}: {visible(line)}" if label else f"        {visible(line)}")
             label = ""
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all, beside it first, then renamed over it; raises OutsideError."""
+    import tempfile
+    from pathlib import Path
+
+    from imagebuilder.errors import OutsideError
+
+    if path.exists() and not path.is_file():
+        raise OutsideError(
+            f"`{path}` cannot be written", why="it is not a file", hint=f"ls -ld {quote(str(path))}"
+        )
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(beside).chmod(0o644)
+        Path(beside).replace(path)
+    except OSError as error:
+        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
+    finally:
+        Path(beside).unlink(missing_ok=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from imagebuilder.cli.options import format_option, matrix_option, request_options
-from imagebuilder.errors import OutsideError, UsageError
+from imagebuilder.errors import UsageError
 
 if TYPE_CHECKING:
     from imagebuilder.request import Request
@@ -36,7 +35,7 @@ def command(
     imgbuild resolve --framework pytorch --cuda 12.1
     imgbuild resolve --framework 'pytorch>=2.4' --gpu V100 --gpu A100 --driver 535.104.05 --explain
     """
-    from imagebuilder.cli.output import emit_json, say, visible
+    from imagebuilder.cli.output import emit_json, say, visible, write_whole
     from imagebuilder.lock.requirements import read_requirements, requirements_of
     from imagebuilder.matrix import load
     from imagebuilder.resolve import resolve, stack_to_dict
@@ -47,7 +46,7 @@ def command(
     stack = resolve(request, load(matrices), lines)
     document = stack_to_dict(stack)
     if output:
-        _write(output, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        write_whole(output, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
         say(f"wrote {visible(str(output))}")
     if output_format == "json":
         emit_json(document)
@@ -78,26 +77,3 @@ def _text(stack: Stack, explain: bool) -> str:
 def _reason(reason: Any) -> str:
     source = f"\n      [{reason.source}]" if reason.source else ""
     return f"  {reason.fact} {reason.value}: {reason.because}{source}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all: beside it first, then renamed over it."""
-    import tempfile
-
-    if path.exists() and not path.is_file():
-        raise OutsideError(
-            f"`{path}` cannot be written", why="it is not a file", hint="imgbuild resolve --format json"
-        )
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(beside).chmod(0o644)
-        Path(beside).replace(path)
-    except OSError as error:
-        raise OutsideError(f"`{path}` cannot be written", why=error.strerror) from None
-    finally:
-        Path(beside).unlink(missing_ok=True)

@@ -20,11 +20,11 @@ ROOT = Path(imagebuilder.__file__).parent
 # From the bottom to the top: a part imports those of its own row's kind as said below, and lower rows.
 ERRORS = {"errors"}
 FACTS = {"resources", "matrix"}
-ADAPTERS = {"base", "buildx", "engine", "host", "index", "network", "registry", "solver"}
+ADAPTERS = {"base", "buildx", "engine", "host", "index", "network", "registry", "remote", "solver"}
 # Each may import the types of those before it.
 STAGES = ("request", "resolve", "lock", "render", "lint", "build", "smoke")
-# Looks at the host instead of taking a stage's result, so it needs no stage.
-BESIDE = {"doctor"}
+# Look at the host or at an index instead of taking a stage's result, so they need no stage.
+BESIDE = {"doctor", "update"}
 
 # What the checks may import besides the standard library.
 UNDER_TEST = {"torch", "numpy", "triton", "torchvision", "torchaudio", "jax", "tensorflow"}
