@@ -12,20 +12,28 @@ class ImgbuildError(Exception):
     """A failure that a user can understand and act on.
 
     `what` says what is wrong, `why` the reason with the fact and its source, `hint` the next step, a
-    command that works when pasted wherever there is one.
+    command that works when pasted wherever there is one. `report` is what was seen besides, as JSON.
     """
 
     exit_code: int = 1
 
-    def __init__(self, what: str, *, why: str | None = None, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        why: str | None = None,
+        hint: str | None = None,
+        report: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__(what)
         self.what = what
         self.why = why
         self.hint = hint
+        self.report = report or {}
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the error as the JSON document that `--format json` prints."""
-        return {"error": self.what, "why": self.why, "hint": self.hint}
+        """Give the error and the report as the one JSON document that `--format json` prints."""
+        return {"error": self.what, "why": self.why, "hint": self.hint, **self.report}
 
 
 class UsageError(ImgbuildError):
@@ -93,46 +101,21 @@ class BuildError(ImgbuildError):
 
 
 class SmokeError(ImgbuildError):
-    """A smoke check failed, or GPU evidence was required and there is none; `report` is what was seen."""
+    """A smoke check failed, or GPU evidence was required and there is none."""
 
     exit_code = 6
 
-    def __init__(self, what: str, *, report: dict[str, Any], why: str | None = None, hint: str) -> None:
-        super().__init__(what, why=why, hint=hint)
-        self.report = report
-
-    def to_dict(self) -> dict[str, Any]:
-        """Add the whole report, so that a failed test prints one document too."""
-        return {**super().to_dict(), **self.report}
-
 
 class DifferenceError(ImgbuildError):
-    """Verification found a difference."""
+    """What was verified differs: an image from its lock, a matrix from what an index tells."""
 
     exit_code = 7
 
 
-class MatrixDifferenceError(DifferenceError):
-    """An index tells something else than the matrix; `report` holds what, fact by fact."""
-
-    def __init__(self, what: str, *, report: dict[str, Any], why: str, hint: str) -> None:
-        super().__init__(what, why=why, hint=hint)
-        self.report = report
-
-    def to_dict(self) -> dict[str, Any]:
-        """Add the whole report, so that one document tells everything."""
-        return {**super().to_dict(), **self.report}
-
-
 class ManyError(ImgbuildError):
-    """Some of many images failed; exit code and reason are the first one's, `images` tells of all."""
+    """Some of many images failed; exit code and reason are the first one's, the report tells of all."""
 
     def __init__(self, failed: int, images: list[dict[str, Any]], first: ImgbuildError) -> None:
         what = f"{failed} of {len(images)} images failed, first: {first.what}"
-        super().__init__(what, why=first.why, hint=first.hint)
+        super().__init__(what, why=first.why, hint=first.hint, report={"images": images})
         self.exit_code = first.exit_code
-        self.images = images
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give what became of every image beside the failure."""
-        return {**super().to_dict(), "images": self.images}

@@ -22,6 +22,8 @@ SUITE_TIMEOUT: Mapping[Suite, float] = {"quick": 900, "full": 2400}
 # NCCL and data loaders share memory between processes; Docker's own default of 64 MiB is too small for both.
 SHM_SIZE = 1 << 30
 PLACE = "/imgbuild-smoke"
+# The check without which no GPU has run anything of the framework.
+KERNELS = "gpu.matmul"
 REPORT = "/tmp/imgbuild-report.json"  # noqa: S108  a path inside the container, read back from there
 # The checks run with the Python that the image offers first, whatever the image is.
 SCRIPT = f"""
@@ -110,11 +112,12 @@ def smoke(
 
 
 def _verdict(results: tuple[CheckResult, ...], require_gpu: bool) -> Verdict:
-    """Give the verdict by the rule of the checks: `passed` needs every check of `gpu`, passed on a GPU."""
+    """Give the verdict by the rule of the checks: `passed` needs all of `gpu` on a GPU, the kernels too."""
     if any(result.status == "fail" for result in results):
         return "failed"
     gpu = [result for result in results if result.group == "gpu"]
-    if gpu and all(result.status == "pass" and result.device == "cuda" for result in gpu):
+    kernels = any(result.id == KERNELS for result in gpu)
+    if kernels and all(result.status == "pass" and result.device == "cuda" for result in gpu):
         return "passed"
     return "failed" if require_gpu else "passed without GPU evidence"
 

@@ -55,8 +55,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     options = parser().parse_args(arguments)
     try:
         device, gpus = _devices(options.gpus, options.device)
-        framework = runner.detect_framework()
-        known = catalogue.for_framework(framework, _extras(options.manifest))
+        found = _promised(options.manifest)
+        framework = runner.detect_framework(found.framework if found else None)
+        known = catalogue.for_framework(framework, found.extras if found else ())
         checks = catalogue.select(known, options.only, options.skip)
         if not checks:
             raise catalogue.UnknownCheckError(
@@ -90,13 +91,12 @@ def _devices(gpus: str, device: Optional[str]) -> Tuple[Optional[str], Optional[
     return device, int(gpus)
 
 
-def _extras(path: str) -> Tuple[str, ...]:
-    """Give the extras that the manifest promises; a broken one is the checks' to report."""
+def _promised(path: str) -> Optional[manifest.Manifest]:
+    """Read the manifest; a broken one is the checks' to report."""
     try:
-        found = manifest.read(path)
+        return manifest.read(path)
     except manifest.ManifestError:
-        return ()
-    return found.extras if found is not None else ()
+        return None
 
 
 def _list(checks: Sequence[Check], form: str) -> None:

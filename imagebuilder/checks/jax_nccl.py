@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from . import host, nccl_log, shm
 from .jax_common import devices, load
 from .reference import relative_error
-from .result import Context, Failed, Outcome, Skipped
+from .result import Context, Failed, Outcome
 
 _BOUND = 1e-5  # FP32, with sums in another order
 
@@ -66,11 +66,7 @@ def data_parallel(context: Context) -> Outcome:
 
 def _world(context: Context) -> Tuple[Any, List[Any]]:
     """Give jax and the devices to use; raises Skipped where NCCL cannot run."""
-    if context.device == "cuda":
-        if any(device.get("mig") for device in host.nvml().get("devices") or []):
-            raise Skipped("NCCL does not run across the MIG instances of a GPU")
-        if shm.too_small(host.shm_bytes(), shm.count_gpus(context)):
-            raise Skipped("not started: /dev/shm is too small, see `nccl.shm`", next_step=shm.RUN_LINE)
+    shm.nccl_can_start(context)
     jax = load(context)
     return jax, devices(jax, context)
 

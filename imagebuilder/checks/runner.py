@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 PASSED = "passed"
 WITHOUT_GPU = "passed without GPU evidence"
 FAILED = "failed"
+# The check without which no GPU has run anything of the framework.
+KERNELS = "gpu.matmul"
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,14 @@ class Plan:
     manifest: Optional[str] = None
 
 
-def detect_framework() -> Optional[str]:
+def detect_framework(promised: Optional[str] = None) -> Optional[str]:
     """Give the framework that this Python can import, without importing it.
 
-    Only the folders of sys.path are asked: an import hook of somebody's could hang or crash whoever asks it.
+    The one that the manifest promises comes first: an image may hold two. Only the folders of sys.path are
+    asked: an import hook of somebody's could hang or crash whoever asks it.
     """
-    for name, framework in catalogue.FRAMEWORKS.items():
+    for name in sorted(catalogue.FRAMEWORKS, key=lambda one: one != promised):
+        framework = catalogue.FRAMEWORKS[name]
         if importlib.machinery.PathFinder.find_spec(framework.module) is not None:
             return name
     return None
@@ -173,11 +177,13 @@ def _killed(ended: Ended) -> Any:
 
 
 def verdict(results: Sequence[CheckResult], *, require_gpu: bool = False) -> str:
-    """Judge the whole: a pass on a GPU needs a passed check of the group `gpu` and none of it skipped."""
+    """Judge the whole: `passed` needs all checks of `gpu` passed on a GPU, the kernels among them."""
     if any(result.status == "fail" for result in results):
         return FAILED
     gpu = [result for result in results if result.group == "gpu"]
-    proven = bool(gpu) and all(result.status == "pass" and result.device == "cuda" for result in gpu)
+    # A driver that answers proves nothing of an image whose framework has no checks here.
+    kernels = any(result.id == KERNELS for result in gpu)
+    proven = kernels and all(result.status == "pass" and result.device == "cuda" for result in gpu)
     if proven:
         return PASSED
     return FAILED if require_gpu else WITHOUT_GPU

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from . import host
-from .result import Context, Failed, Outcome
+from .result import Context, Failed, Outcome, Skipped
 
 # Docker gives 64 MB unless asked; 1 GiB is what the run line of every image asks for.
 WANTED = 1 << 30
@@ -30,6 +30,16 @@ def count_gpus(context: Context) -> int:
     if context.device != "cuda":
         return 0
     return int(host.cuda().get("devices") or 0)
+
+
+def nccl_can_start(context: Context) -> None:
+    """Raise Skipped where NCCL of one process over all GPUs cannot run: MIG, or too little shared memory."""
+    if context.device != "cuda":
+        return
+    if any(device.get("mig") for device in host.nvml().get("devices") or []):
+        raise Skipped("NCCL does not run across the MIG instances of a GPU")
+    if too_small(host.shm_bytes(), count_gpus(context)):
+        raise Skipped("not started: /dev/shm is too small, see `nccl.shm`", next_step=RUN_LINE)
 
 
 def too_small(size: Optional[int], gpus: int) -> Optional[Failed]:

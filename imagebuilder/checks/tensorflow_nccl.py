@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Tuple
 
 from . import host, nccl_log, shm
 from .reference import relative_error
-from .result import Context, Failed, Outcome, Skipped
+from .result import Context, Failed, Outcome
 from .tensorflow_common import devices, load
 
 _BOUND = 1e-5  # FP32, with sums in another order
@@ -71,11 +71,7 @@ def data_parallel(context: Context) -> Outcome:
 
 def _strategy(context: Context) -> Tuple[Any, Any, int]:
     """Give TensorFlow, a strategy, its number of devices; raises Skipped where NCCL cannot run."""
-    if context.device == "cuda":
-        if any(device.get("mig") for device in host.nvml().get("devices") or []):
-            raise Skipped("NCCL does not run across the MIG instances of a GPU")
-        if shm.too_small(host.shm_bytes(), shm.count_gpus(context)):
-            raise Skipped("not started: /dev/shm is too small, see `nccl.shm`", next_step=shm.RUN_LINE)
+    shm.nccl_can_start(context)
     tf = load(context)
     names = devices(tf, context)
     return tf, tf.distribute.MirroredStrategy(names), len(names)

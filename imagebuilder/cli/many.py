@@ -22,6 +22,7 @@ from imagebuilder.cli.pipeline import How, kept_or_made, lock_folder, resolved, 
 from imagebuilder.cli.progress import listener
 from imagebuilder.engine import Engine
 from imagebuilder.errors import ImgbuildError, ManyError, UsageError
+from imagebuilder.lock.requirements import read_requirements, requirements_of
 from imagebuilder.matrix import load
 from imagebuilder.render.templating import load_templates
 from imagebuilder.request.file import Wanted, read_requests
@@ -127,7 +128,8 @@ def _wanted(
     matrix, templates = load(how.matrices), load_templates(templates_path(), how.templates)
     wanted = read_requests(file) if file is not None else ()
     if request is not None:
-        wanted = tuple(map(Wanted, spread(request, matrix)))
+        lines = requirements_of(read_requirements(request.requirements))
+        wanted = tuple(map(Wanted, spread(request, matrix, lines)))
     return (matrix, templates), [One(wanted=one) for one in wanted]
 
 

@@ -135,7 +135,7 @@ def _diff(old: str, new: str, path: Path) -> str:
 
 def _refuse(found: Update, report: dict[str, Any], check: bool) -> None:
     """End with exit code 7 where a person has to look; the report goes along."""
-    from imagebuilder.errors import MatrixDifferenceError
+    from imagebuilder.errors import DifferenceError
 
     blocked = [
         f"release {version} cannot be added: {reason}"
@@ -148,7 +148,7 @@ def _refuse(found: Update, report: dict[str, Any], check: bool) -> None:
         return
     more = [f"and {len(lines) - NAMED} more"] if len(lines) > NAMED else []
     count = f"{len(lines)} differences" if len(lines) > 1 else "a difference"
-    raise MatrixDifferenceError(
+    raise DifferenceError(
         f"the index and the matrix have {count}",
         report=report,
         why="\n".join([*lines[:NAMED], *more]),

@@ -33,13 +33,14 @@ def command(request: Request | None, matrices: tuple[Path, ...], output_format: 
     imgbuild recommend --this-host --framework pytorch
     """
     from imagebuilder.cli.output import emit_json
+    from imagebuilder.lock.requirements import read_requirements, requirements_of
     from imagebuilder.matrix import load
     from imagebuilder.resolve.recommend import recommend
 
     if request is None or not request.gpus:
         raise UsageError("no GPU is named", hint="imgbuild recommend --gpu T4, or --this-host")
     matrix = load(matrices)
-    rows = recommend(request, matrix)
+    rows = recommend(request, matrix, requirements_of(read_requirements(request.requirements)))
     if output_format == "json":
         emit_json({"images": [_document(row) for row in rows]})
         return
@@ -68,12 +69,8 @@ def _text(rows: tuple[Recommendation, ...]) -> str:
 
 
 def _modes(fit: Fit) -> str:
-    if not fit.modes:
-        return "no tensor cores: mixed precision saves memory, hardly time"
-    told = ", ".join(mode.upper() for mode in fit.modes)
-    return f"{told} on tensor cores" + (
-        "" if "bf16" in fit.modes else "; train in FP16 with loss scaling, BF16 would be emulated"
-    )
+    cores = ", ".join(mode.upper() for mode in fit.modes)
+    return (f"{cores} on tensor cores" if cores else "no tensor cores") + f"; mixed precision: {fit.amp}"
 
 
 def _document(row: Recommendation) -> dict[str, Any]:
@@ -86,7 +83,9 @@ def _document(row: Recommendation) -> dict[str, Any]:
         "cuda": str(stack.cuda),
         "source": stack.source,
         "driver_min": str(stack.driver_min),
-        "gpus": [{"name": fit.gpu, "runs": fit.runs, "modes": list(fit.modes)} for fit in row.fits],
+        "gpus": [
+            {"name": fit.gpu, "runs": fit.runs, "modes": list(fit.modes), "amp": fit.amp} for fit in row.fits
+        ],
         "lost": list(row.lost),
         "command": command_of(row.request),
     }

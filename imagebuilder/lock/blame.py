@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imagebuilder.errors import ImgbuildError, OutsideError, UnmetError
 from imagebuilder.lock.clash import why_bound
-from imagebuilder.lock.remedies import Remedy, other_release, rewritten
+from imagebuilder.lock.remedies import Remedy, mended, other_release
 from imagebuilder.solver import Question, Solution, UnsatisfiableError, solve
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _remedies(
     for one in guilty[:2]:
         fitting = _fitting(question, guilty, one)
         if fitting and not one.requirement.specifier.contains(fitting, prereleases=True):
-            yield rewritten(one, f"=={fitting}")
+            yield mended(known.stack, requirements, one, f"=={fitting}")
     wants = re.search(rf"depends? on {re.escape(known.stack.package)}((?:[<>=!~]=?[^\s,]+,?)+)", text)
     if wants:
         remedy = other_release(known.stack, known.matrix, requirements, wants[1].rstrip(","))

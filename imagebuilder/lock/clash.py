@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from imagebuilder.errors import UnmetError
-from imagebuilder.lock.remedies import Remedy, other_release, rewritten
+from imagebuilder.lock.remedies import Remedy, mended, other_release
 from imagebuilder.matrix.sets import builds_of
 from imagebuilder.resolve.explain import graded, source_of
 from imagebuilder.resolve.pins import companion_spec
@@ -191,7 +191,7 @@ def _refusal(
             one.conflict,
             {"constraint": f"{one.name}{fits}", "fact": why, "source": source},
         ),
-        alternatives=(rewritten(one, fits), *_releases_for(known, requirements, one)),
+        alternatives=(mended(known.stack, requirements, one, fits), *_releases_for(known, requirements, one)),
     )
 
 

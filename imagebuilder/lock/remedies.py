@@ -9,7 +9,6 @@ from imagebuilder.errors import UnmetError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from imagebuilder.lock.requirements import UserRequirement
     from imagebuilder.matrix.facts import Matrix
@@ -18,7 +17,19 @@ if TYPE_CHECKING:
 Remedy = dict[str, str]
 
 
-def rewritten(one: UserRequirement, specifier: str) -> Remedy:
+def mended(stack: Stack, requirements: Sequence[UserRequirement], one: UserRequirement, spec: str) -> Remedy:
+    """Give the command that ends a clash: the line with another specifier, or all without the extra."""
+    return _rewritten(one, spec) if one.extra is None else _without_extra(stack, requirements, one.extra)
+
+
+def _without_extra(stack: Stack, requirements: Sequence[UserRequirement], extra: str) -> Remedy:
+    """Give the command that locks the same stack without an extra, which no file of the user's holds."""
+    others = [name for name in stack.extras if name != extra]
+    words = _lock(stack, f"=={stack.version}", str(stack.cuda), others, requirements)
+    return {"change": f"without `--with {extra}`", "command": shlex.join(words)}
+
+
+def _rewritten(one: UserRequirement, specifier: str) -> Remedy:
     """Give the command that replaces the lines of a requirement by its package with another specifier."""
     requirement = one.requirement
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
@@ -41,16 +52,25 @@ def other_release(
         found = resolve(request, matrix)
     except (UnmetError, UsageError):
         return None
-    words = ["imgbuild", "lock", "--framework", f"{stack.framework}{spec}"]
-    words += ["--cuda", cuda] if cuda else []
-    words += ["--arch", stack.arch] if stack.arch != "amd64" else []
-    for path in _files(requirements):
-        words += ["-r", str(path)]
+    words = _lock(stack, spec, cuda, stack.extras, requirements)
     return {
         "change": f"{found.framework} {found.version} for CUDA {found.cuda}",
         "command": shlex.join(words),
     }
 
 
-def _files(requirements: Sequence[UserRequirement]) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(one.root for one in requirements))
+def _lock(
+    stack: Stack,
+    spec: str,
+    cuda: str | None,
+    extras: Sequence[str],
+    requirements: Sequence[UserRequirement],
+) -> list[str]:
+    words = ["imgbuild", "lock", "--framework", f"{stack.framework}{spec}"]
+    words += ["--cuda", cuda] if cuda else []
+    words += ["--arch", stack.arch] if stack.arch != "amd64" else []
+    for extra in extras:
+        words += ["--with", extra]
+    for path in dict.fromkeys(one.root for one in requirements if one.extra is None):
+        words += ["-r", str(path)]
+    return words

@@ -12,7 +12,9 @@ from imagebuilder.resolve.remarks import DOUBTFUL
 from imagebuilder.resolve.spread import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    from packaging.requirements import Requirement
 
     from imagebuilder.matrix.facts import Matrix
     from imagebuilder.request import Request
@@ -26,11 +28,12 @@ INFERENCE_ONLY = ("int8",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """One GPU with one image: how its code runs there, and the types that the tensor cores multiply."""
+    """One GPU with one image: how its code runs there, what its tensor cores multiply, the AMP to use."""
 
     gpu: str
     runs: Literal["cubin", "ptx"]
     modes: tuple[str, ...]
+    amp: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,9 @@ class Recommendation:
     lost: tuple[str, ...]
 
 
-def recommend(request: Request, matrix: Matrix) -> tuple[Recommendation, ...]:
+def recommend(
+    request: Request, matrix: Matrix, requirements: Sequence[Requirement] = ()
+) -> tuple[Recommendation, ...]:
     """Rank the images that run on all GPUs of a request, on its driver where one is named.
 
     One for each framework and CUDA minor that the request leaves open. Machine code comes before PTX, then
@@ -51,8 +56,8 @@ def recommend(request: Request, matrix: Matrix) -> tuple[Recommendation, ...]:
     does where none runs.
     """
     found = []
-    for one in spread(request, matrix):
-        space = Space(one, matrix)
+    for one in spread(request, matrix, requirements):
+        space = Space(one, matrix, requirements)
         chosen = next(space.candidates(space.meeting(space.constraints)))
         found.append((one, space, chosen))
     found.sort(key=lambda item: (item[2].offer.version, item[2].offer.cuda), reverse=True)
@@ -64,7 +69,7 @@ def recommend(request: Request, matrix: Matrix) -> tuple[Recommendation, ...]:
         rows.append(
             Recommendation(
                 request=one,
-                stack=resolve(one, matrix),
+                stack=resolve(one, matrix, requirements),
                 fits=_fits(space, chosen),
                 lost=tuple(_lost(space, chosen, first)),
             )
@@ -79,7 +84,7 @@ def _rank(space: Space, chosen: Candidate) -> tuple[str, bool, int]:
 
 def _fits(space: Space, chosen: Candidate) -> tuple[Fit, ...]:
     return tuple(
-        Fit(gpu=gpu.name, runs=how, modes=modes(gpu))
+        Fit(gpu=gpu.name, runs=how, modes=modes(gpu), amp=gpu.gpu.amp)
         for gpu in space.gpus
         if (how := space.code_for(chosen.offer, gpu.capability)) is not None
     )

@@ -154,7 +154,7 @@ def test_a_warning_about_capability_is_a_failure(broken: Path) -> None:
 
 def result(group: str, status: str, device: str | None = "host") -> CheckResult:
     """Give a result of a group."""
-    return CheckResult(f"{group}.x", group, status, 0.0, device, "words")
+    return CheckResult({"gpu": runner.KERNELS}.get(group, f"{group}.x"), group, status, 0.0, device, "words")
 
 
 def test_a_pass_needs_gpu_checks_that_passed() -> None:
@@ -166,6 +166,26 @@ def test_a_pass_needs_gpu_checks_that_passed() -> None:
         assert runner.verdict(blind) == "passed without GPU evidence"
         assert runner.verdict(blind, require_gpu=True) == "failed"
     assert runner.verdict([env, gpu, result("amp", "fail", "cuda")]) == "failed"
+
+
+def test_a_driver_alone_is_no_gpu_evidence() -> None:
+    """An image whose framework has no checks of its own gets `gpu.driver` passed, and no kernel has run."""
+    driver = CheckResult("gpu.driver", "gpu", "pass", 0.0, "cuda", "R580")
+    assert runner.verdict([driver]) == "passed without GPU evidence"
+    assert runner.verdict([driver], require_gpu=True) == "failed"
+
+
+def test_the_framework_of_the_manifest_is_checked_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image of TensorFlow that holds the user's PyTorch too is checked as TensorFlow."""
+    for name in ("torch", "tensorflow"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert runner.detect_framework("tensorflow") == "tensorflow"
+    assert runner.detect_framework() == "pytorch"
+    assert runner.detect_framework("jax") == "pytorch"
 
 
 def test_command_line_prints_one_document_and_writes_the_same_report(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from imagebuilder.errors import UnmetError
 from imagebuilder.lock.clash import Known, applying, known_of, refuse_known_clashes
-from imagebuilder.lock.requirements import read_requirements
+from imagebuilder.lock.requirements import of_extras, read_requirements
 from imagebuilder.matrix import Matrix, load
 from imagebuilder.request import parse_request
 from imagebuilder.resolve import resolve
@@ -25,7 +25,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def known(matrix: Matrix, framework: str, **options: str) -> Known:
+def known(matrix: Matrix, framework: str, **options: object) -> Known:
     """Resolve a framework and look it up again."""
     return known_of(resolve(parse_request(framework=framework, **options), matrix), matrix)  # type: ignore[arg-type]
 
@@ -82,6 +82,21 @@ def test_a_clash_names_both_lines(
     assert str(error.conflicts[1]["source"]).startswith("grade ")
     if commands is not None:
         assert [one["command"] for one in error.alternatives][:2] == commands
+
+
+def test_an_extra_that_clashes_is_left_out(matrix: Matrix) -> None:
+    """No file of the user's holds what an extra requires: the way out is the same command without it."""
+    facts = known(matrix, "pytorch==2.4.1", extras=["jupyter", "ssh"])
+    Path("req.txt").write_text("requests\n")
+    asked = (*read_requirements([Path("req.txt")]), *of_extras({"jupyter": ["torch==99"]}))
+    with pytest.raises(UnmetError) as caught:
+        refuse_known_clashes(facts, applying(asked, facts, "x86_64"))
+    way_out = caught.value.alternatives[0]
+    assert way_out["change"] == "without `--with jupyter`"
+    stack = facts.stack
+    assert way_out["command"] == (
+        f"imgbuild lock --framework pytorch==2.4.1 --cuda {stack.cuda} --with ssh -r req.txt"
+    )
 
 
 def test_the_edit_does_what_it_says(matrix: Matrix) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from locks import make_lock, make_stack, rendered
+from packaging.requirements import Requirement
 from packaging.version import Version
 
 from imagebuilder.build import Target
@@ -129,6 +130,14 @@ def test_all_stands_for_every_framework(matrix: Matrix) -> None:
     found = spread(parse_request(framework=EVERY, cuda="12.1"), matrix)
     assert "pytorch" in {request.framework for request in found}
     assert {str(request.cuda) for request in found} == {"12.1"}
+
+
+def test_a_second_framework_in_the_requirements_narrows_all(matrix: Matrix) -> None:
+    """Only the CUDAs are left whose PyTorch agrees with TensorFlow 2.20.0."""
+    asked = parse_request(framework="pytorch")
+    alone = spread(asked, matrix)
+    together = spread(asked, matrix, [Requirement("tensorflow[and-cuda]==2.20.0")])
+    assert set(together) < set(alone)
 
 
 def test_nothing_for_all_is_a_refusal(matrix: Matrix) -> None:

@@ -12,7 +12,7 @@ from index_server import Index, serve
 from small_matrix import SMALL
 
 from imagebuilder.cli.matrix import command
-from imagebuilder.errors import ImgbuildError, MatrixDifferenceError, OutsideError, UsageError
+from imagebuilder.errors import DifferenceError, ImgbuildError, OutsideError, UsageError
 from imagebuilder.matrix.validate import validate
 from imagebuilder.remote import client
 
@@ -84,7 +84,7 @@ def report(*words: str) -> dict[str, Any]:
     if error is None:
         found: dict[str, Any] = json.loads(result.stdout)
         return found
-    assert isinstance(error, MatrixDifferenceError)
+    assert isinstance(error, DifferenceError)
     return error.to_dict()
 
 
@@ -146,7 +146,7 @@ def test_hand_kept_facts_stay(place: Path) -> None:
 def test_check_writes_nothing(place: Path) -> None:
     """With `--check` a new fact is a difference: exit code 7 and an unchanged file."""
     _, error = run("--check", "--release", "2.2.0")
-    assert isinstance(error, MatrixDifferenceError)
+    assert isinstance(error, DifferenceError)
     assert (place / "work" / "matrix.yaml").read_text() == MATRIX
 
 
@@ -207,7 +207,7 @@ def test_credentials_are_sent_and_never_shown(index: Index, monkeypatch: pytest.
     index.password = "secret-word"
     monkeypatch.setenv("IMGBUILD_INDEX_PYPI", index.with_password)
     result, error = run("--check", "--release", "2.2.0", "--format", "json")
-    assert isinstance(error, MatrixDifferenceError)
+    assert isinstance(error, DifferenceError)
     assert "secret-word" not in result.output + str(error.to_dict())
     monkeypatch.setenv("IMGBUILD_INDEX_PYPI", index.url)
     _, error = run("--release", "2.2.0")

@@ -98,7 +98,7 @@ def test_the_table_ends_with_a_command() -> None:
     code, told = run("recommend", "--gpu", "T4", "--framework", "pytorch")
     assert code == 0
     assert told.splitlines()[0].split()[:3] == ["image", "index", "driver"]
-    assert "BF16 would be emulated" in told
+    assert "FP16 on tensor cores; mixed precision: fp16 with GradScaler" in told
     assert told.splitlines()[-1].startswith("next: imgbuild build --framework pytorch --cuda")
 
 

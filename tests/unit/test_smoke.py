@@ -9,6 +9,7 @@ import pytest
 
 from imagebuilder.engine import Outcome
 from imagebuilder.smoke import (
+    KERNELS,
     CheckResult,
     SmokeReport,
     _read,
@@ -21,7 +22,8 @@ from imagebuilder.smoke import (
 
 def result(group: str, status: str, **fields: object) -> CheckResult:
     """Give a result with defaults."""
-    values = {"id": f"{group}.x", "group": group, "status": status, "seconds": 0.5, "summary": "so"}
+    name = {"gpu": KERNELS}.get(group, f"{group}.x")
+    values = {"id": name, "group": group, "status": status, "seconds": 0.5, "summary": "so"}
     return CheckResult(**{**values, **fields})  # type: ignore[arg-type]
 
 
